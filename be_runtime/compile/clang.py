@@ -1,4 +1,4 @@
-"""CUDA compiled by clang: nvcc's flags translated, and the host and device sides as commands that run at once."""
+"""CUDA compiled by clang: translate nvcc's flags, and run the commands of the host and device sides in parallel."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NEEDLESS = frozenset(
         *("allow-unsupported-compiler", "display-error-number", "generate-dependencies-with-compile"),
     )
 )
-"""Nvcc's flags for something that clang always does, or that clang lacks."""
+"""Nvcc's flags without effect here: clang always does the same, or lacks the feature."""
 
 _NEEDLESS_WITH_VALUE = frozenset(("Xcudafe", "cudafe-options", "diag-suppress", "t", "threads", "split-compile"))
-"""Options of nvcc's own front end, or options that divide its work, which is divided here anyway."""
+"""Nvcc's options with a value that have no effect here: they concern its front end, or divide its work."""
 
 LINES = (_DEVICE, "-gline-tables-only", _PTXAS, "-lineinfo")
 """Equivalent of nvcc's ``-lineinfo``."""
@@ -150,7 +150,7 @@ def _with_value(flag: str, name: str, value: str) -> Iterator[str]:
     """Translate an option of nvcc with a value."""
     if name in _LISTS:
         try:
-            words = shlex.split(value.replace(",", " "))  # a shell reads the words that nvcc passes on
+            words = shlex.split(value.replace(",", " "))  # nvcc passes the words to a shell
         except ValueError:
             raise _refused(flag, name) from None
         for word in words:
@@ -225,7 +225,7 @@ class ClangCompiler(NamedTuple):
         return (*argv, "-fPIC", "-fvisibility=hidden", *ours, *includes, *flags)
 
     def device_link(self, _options: CompileOptions, /) -> None:
-        """Return None: an author's flag that asks for relocatable device code is an error."""
+        """Return None, since an author's flag for relocatable device code is an error."""
 
     def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
         """Return the commands of both sides; None without objcopy, which joins the sides."""
@@ -235,10 +235,10 @@ class ClangCompiler(NamedTuple):
         return split_clang(command, unit, str(self.toolkit.ptxas), Packer(sys.executable, fatbin.__file__, objcopy))
 
     def preamble(self, _command: Sequence[str], _order: BuildOrder, /) -> None:
-        """Return None: clang's sides share no preprocessed text."""
+        """Return None, since clang's two sides share no preprocessed text."""
 
     def phase_inputs(self) -> tuple[Path, ...]:
-        """Return nothing: clang's command decides the phases."""
+        """Return no files, since only clang's command determines the phases."""
         return ()
 
 
@@ -261,7 +261,7 @@ class Packer(NamedTuple):
 
 
 def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Packer) -> UnitBuild:
-    """Return the commands that compile one unit, host side and device sides at once.
+    """Return the commands that compile one unit, with the host and device sides in parallel.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Pac
     archs = [flag.removeprefix(_ARCH) for flag in command if flag.startswith(_ARCH)]
     with_ptx = {flag.removeprefix(_PTX) for flag in command if flag.startswith(_PTX)}
     common, ptxas_flags = _without_driver_flags(command)
-    # Both sides name static device variables after it; clang would hash its whole command line.
+    # Both sides name static device variables after this id; by default, clang hashes its whole command line.
     common = (*common, f"-cuid={sha256(source.encode(errors='surrogateescape')).hexdigest()[:16]}")
     name = source.rpartition("/")[2]
     optimize = next((flag for flag in reversed(common) if flag in _LEVELS), "-O3")
@@ -293,7 +293,7 @@ def split_clang(command: Sequence[str], unit: UnitFiles, ptxas: str, packer: Pac
         images.append(f"--image3=kind=elf,sm={number},file={cubin}")
         images += [f"--image3=kind=ptx,sm={number},file={ptx}"] if arch in with_ptx else []
     fatbin, host, placeholder = f"{target}.fatbin", f"{target}.host.o", f"{target}.{_PLACEHOLDER}"
-    # The placeholder is embedded first; objcopy replaces it when the device code is there.
+    # The placeholder is embedded first. When the device code is ready, objcopy replaces the placeholder.
     embedded = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", placeholder)
     whole = (*common, "--cuda-host-only", _QUIET, *embedded)
     edges.append(_compile_side(whole, ("-c", source), (source, placeholder), host, f"{name} for the host"))

@@ -48,35 +48,35 @@ from be_runtime.store.index import ENDS, Handlers, render_contents
 
 _GENERATED = "be_runtime generated code"
 _FEW_TENSORS, _FEW_IN_ALL = 8, 48
-"""With at most so many tensors, an entry point's handler is compiled with it. Each tensor takes g++ some 5 ms, or more
-if there are many, and with more tensors calls would not be faster."""
+"""The largest numbers of tensors for which an entry point has a handler of its own. Each tensor takes g++ 5 ms or
+more, and with more tensors a handler of its own is not faster."""
 _NAMED_TYPES = (
     ("BE_INTERNAL_NAMES_HALF", re.compile(r"\bBE_DISPATCH_(?:ALL|FLOATING_AND_HALF)\b|\bb?float16_t\b")),
     ("BE_INTERNAL_NAMES_COMPLEX", re.compile(r"\bBE_DISPATCH_(?:ALL|COMPLEX)\b|\bcomplex(?:64|128)_t\b")),
 )
-"""Macros with which ``brainevent/common.h`` defines some types, and the words of a source that may need them."""
+"""Macros that make ``brainevent/common.h`` define some types, and the words of a source that may need them."""
 _SIGNS = {Many.ONE: "1", Many.OPTIONAL: "?", Many.ANY: "*"}
 """The signs of `GeneralSpec::be_arrays`."""
 
 
 _MOST_PLACES = 5
 _WAITS = re.compile(r"Synchronize\s*\(|\bcudaMemcpy(?:2D|ToSymbol|FromSymbol)?\s*\(|\bthrust::")
-"""Calls that wait for the GPU, or copy to or from the host, if ``default_stream="xla"`` sends them to XLA's stream."""
+"""Calls that wait for the GPU, or copy to or from the host, which ``default_stream="xla"`` sends to XLA's stream."""
 _NOT_IDENTIFIER = re.compile(r"\W", re.ASCII)
 
 
 def line_directive(line: int, name: str) -> str:
-    """Write a ``#line`` directive: messages number the following lines from `line` on, in the file `name`."""
+    """Write a ``#line`` directive, after which messages count lines from `line` in the file `name`."""
     return f"#line {line} {c_string(name)}\n"
 
 
 def render_inline_source(sources: Sequence[SourceText]) -> str:
-    """Concatenate sources; messages report each under its own name and line."""
+    """Concatenate sources so that messages have the name and the line of each source."""
     return "".join(line_directive(1, source.name) + source.text + "\n" for source in sources)
 
 
 def render_include(path: str) -> str:
-    """Write the ``#include`` of a source file, so that messages and relative includes stay right.
+    """Write the ``#include`` of a source file, so that messages and relative includes refer to the file.
 
     An ``#include`` has no escapes, so the path must not have a quote or a line break.
     """
@@ -155,12 +155,12 @@ def _headers(bindings: Sequence[Binding]) -> list[str]:
 
 
 def _result_count(entry: EntryPoint) -> int:
-    """Return the number of results that a call passes: scratch memory of a declared size comes after the others."""
+    """Return the number of results that a call passes, including scratch memory of a declared size."""
     return len(entry.with_role(Role.RET)) + len(declared_scratch(entry))
 
 
 def _is_recordable(entry: EntryPoint) -> bool:
-    """Return whether a CUDA graph may hold the calls; memory that a kernel requested is gone when the graph runs."""
+    """Return whether a CUDA graph may record the calls, since requested memory is freed before the graph runs."""
     return not any(map(is_asked, entry.params))
 
 
@@ -225,8 +225,8 @@ def _has_contents(entry: EntryPoint) -> bool:
 def _contents(binding: Binding, language: Language) -> str:
     """Write the statements of the trampoline that give results their contents, on XLA's stream.
 
-    XLA makes an input and a result that is changed in place one array, but for calls by ``jax.ffi.ffi_call`` without
-    ``input_output_aliases``.
+    For a result that is changed in place, XLA passes the input's array, except for calls by ``jax.ffi.ffi_call``
+    without ``input_output_aliases``.
     """
     single = {
         index: call_argument(param, index, binding)
@@ -348,8 +348,8 @@ def _entry_row(module: str, binding: Binding, table: str, *, has_stream: bool) -
 def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
     """Find the entry points of each unit, by the unit's stem.
 
-    In a request of several units, a name that only one of them defines stays; a name that several units define becomes
-    ``<stem>.<name>``. Symbols have the names of the module and the function: XLA's messages show them.
+    If several units define a name, it becomes ``<stem>.<name>``. Symbols contain the names of the module and the
+    function, since XLA's messages show them.
 
     Raises
     ------
@@ -389,7 +389,7 @@ def bind(request: BuildRequest) -> dict[str, tuple[Binding, ...]]:
 
 
 def _exported(entry: EntryPoint, symbol: str, count: int) -> str:
-    """Return the symbol of the function for TVM-FFI: by the name, if the module has one function of this name."""
+    """Return the symbol of the function for TVM-FFI: the function's name, if it is unique in the module."""
     return f"__tvm_ffi_{entry.name if count == 1 else symbol}"
 
 
@@ -482,7 +482,7 @@ def _discover_annotated(unit: Unit, included: Sequence[SourceText]) -> tuple[Ent
 def _discover_named(
     units: Sequence[Unit], functions: Any, included: Mapping[str, Sequence[SourceText]]
 ) -> dict[str, tuple[EntryPoint, ...]]:
-    """Find every given name in any of the units; a name that no unit has is an error."""
+    """Find each given name in the units; raise an error for a name that no unit has."""
     found = {
         unit.stem: discover(unit.sources, functions, is_partial=True, included=included[unit.stem]) for unit in units
     }

@@ -1,6 +1,6 @@
 """C++ text for an entry point's attributes: the table, the defaults, and the values that the function takes. Pure.
 
-A number that every call passes needs only a row of the table. All others need some text before the trampoline: see
+A number that every call passes needs only a row of the table. All other attributes need text before the trampoline, see
 ``brainevent/detail/attr_values.h``.
 """
 
@@ -14,7 +14,7 @@ from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.signature.model import AttrKind, EntryPoint, Many, Param, Role
 
 PRESENT = Param(role=Role.ATTR, name="be_present", dtype=BY_NAME["int64"], default=-1)
-"""The attribute whose bits mark the optional inputs and results that a call has; a call without it has all."""
+"""The attribute whose bits mark the optional inputs and results of a call; a call without the attribute has all."""
 
 _DETAIL = "::BE::detail"
 _KINDS = {
@@ -42,7 +42,7 @@ def c_string(text: str) -> str:
 
 
 def attributes_of(entry: EntryPoint) -> tuple[Param, ...]:
-    """Return the attributes that calls pass, in the order of the C++ call, with our own last."""
+    """Return the attributes that calls pass, in the order of the C++ call, and then our own."""
     optional = any(param.many is Many.OPTIONAL for param in entry.params)
     return entry.with_role(Role.ATTR) + ((PRESENT,) if optional else ())
 
@@ -148,7 +148,7 @@ def _more(param: Param, place: str) -> str:
 
 
 def _enum_value(param: Param, place: str) -> Iterator[str]:
-    """Write a class that converts to an enumeration, whose name only the compiler has."""
+    """Write a class that converts to an enumeration, whose name only the compiler can deduce."""
     choices = ", ".join(f"be_T::{choice}" for choice in param.choices)
     yield f"struct be_value_{place} {{ const void* be_attr;"
     yield f"template <class be_T, class = typename {_DETAIL}::OnlyIf<__is_enum(be_T)>::Type> operator be_T() const {{"

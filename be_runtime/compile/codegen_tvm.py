@@ -1,4 +1,4 @@
-"""The C++ text that exports an entry point by the C ABI of TVM-FFI, for PyTorch, NumPy and others. Pure."""
+"""The C++ text that exports an entry point with the C ABI of TVM-FFI, for PyTorch, NumPy and others. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANY_TYPE = "@"
 
 
 def exports_itself(sources: Sequence[SourceText]) -> bool:
-    """Return whether sources export functions by TVM-FFI themselves, whose names ours would repeat.
+    """Return whether sources export functions with TVM-FFI themselves, whose symbols ours would repeat.
 
     Examples
     --------

@@ -43,13 +43,14 @@ class Binding(NamedTuple):
     redirects : bool
         True if its work on CUDA's default stream goes to XLA's stream.
     unreached : tuple of str
-        Libraries of the module whose work on CUDA's default stream stays there; for one entry point of the module.
+        Libraries of the module whose work on CUDA's default stream stays there; only one entry point of the module has
+        them, for the warning.
     takes_stream : bool
         True if functions that it calls may ask for the stream, by PyTorch's ``getCurrentCUDAStream()``.
     records : bool
-        False if its source waits for the GPU, so that no CUDA graph may hold its calls.
+        False if its source waits for the GPU, so that no CUDA graph may record its calls.
     exported : str
-        Symbol of the function for callers by TVM-FFI; empty if the source exports such functions itself.
+        Symbol of the function for TVM-FFI; empty if the source exports such functions itself.
     """
 
     entry: EntryPoint
@@ -205,7 +206,7 @@ def fixed_bytes(param: Param) -> int | None:
 
 
 def axes_check(binding: Binding) -> tuple[str, str]:
-    """Write a table of the declared axes, and the statement that checks a call against the table; empty without axes.
+    """Write a table of the declared axes, and the statement that compares a call with it; empty without axes.
 
     Scratch memory is checked as a result that may have leading axes. If its size is a number, `_preparation` checks it.
     """
@@ -214,7 +215,7 @@ def axes_check(binding: Binding) -> tuple[str, str]:
         None if fixed_bytes(param) is not None else (LEADING, *(param.axes or ())) for param in declared_scratch(entry)
     ]
     arrays = [*(param.axes for role in (Role.ARG, Role.RET) for param in entry.with_role(role)), *scratch]
-    # A function of the author's takes too long for each call.
+    # A function in the author's source would take too long at each call.
     arrays = [None if size_functions([Param(role=Role.RET, axes=axes)]) else axes for axes in arrays]
     if all(axes is None for axes in arrays):
         return "", ""
@@ -235,7 +236,7 @@ def axes_check(binding: Binding) -> tuple[str, str]:
 def _axes_differ(arrays: Sequence[Axes | None], args: int) -> str:
     """Write the condition that a call without leading axes does not fit its declaration; empty if axes are computed.
 
-    A call that fits needs no table: three arrays take 5 ns instead of 50.
+    A call that fits does not use the table: the check of three arrays takes 5 ns instead of 50 ns.
     """
     if any(isinstance(axis, Expression) for axes in arrays for axis in axes or ()):
         return ""

@@ -1,4 +1,4 @@
-"""Child processes: ninja, which runs the commands of a build plan in a folder, and programs that run by themselves.
+"""Child processes: ninja, which runs the commands of a build plan in a folder, and single programs.
 
 No other file of be_runtime starts processes.
 """
@@ -34,16 +34,16 @@ _LOG = ".ninja_log"
 _TIMES = re.compile(r"[0-9]{1,18} [0-9]{1,18}")
 
 JOB_BYTES = 5 * 2**28
-"""Memory that one compiler may need: 1.25 GiB, a quarter above cicc's peak over a file full of CUB and Thrust."""
+"""Memory that one compiler may need: 1.25 GiB, a quarter more than cicc's peak for a file full of CUB and Thrust."""
 
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
 _UNLIMITED_BYTES = 2**60
-"""A limit above this stands for no limit in cgroup v1."""
+"""In cgroup v1, a limit above this number means that there is no limit."""
 
 _GRACE_S = 2.0
-"""Time for commands to end after they were asked to."""
+"""Seconds that commands have to end after a signal."""
 
 _ALLOCATION = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=16777216"
 """Setting that gives compilers their memory in large pages and large steps.
@@ -92,8 +92,8 @@ def _quote_lines(argument: str) -> str:
 def render_ninja(edges: Sequence[Edge]) -> str:
     """Write ``build.ninja`` for a graph of commands.
 
-    A command's description is its number, which needs no quoting. The inputs are only the files that another command
-    makes: the others exist, and ninja can't express every path.
+    A command's description is its number, which needs no quoting. The inputs are only the files that other commands
+    make. All other files exist, and ninja can't express every path.
     """
     made = {name for edge in edges for name in edge.outputs}
     lines = ["ninja_required_version = 1.8", "rule run", "  command = $argv", "  description = $number", ""]
@@ -140,7 +140,7 @@ class NinjaLog:
     def add_to_trace(self, argv: Sequence[str]) -> None:
         """Add ninja's start and the commands that succeeded to the load's time line.
 
-        The log counts from ninja's start, which is no later than the end of any command allows.
+        The log counts from ninja's start, which is estimated from the ends of the commands.
         """
         made = [(edge, ns, self._times[edge.outputs[0]]) for edge, ns in self._seen if edge.outputs[0] in self._times]
         if made:
@@ -189,7 +189,7 @@ def resolve_ninja(system: System) -> Path:
 
 
 def fast_linker_flags(compiler: Path, system: System) -> tuple[str, ...]:
-    """Return the flag for a faster linker, if the compiler's folder has one; an author's flag comes later and wins."""
+    """Return the flag for a faster linker, if the compiler's folder has one; a later flag of the author wins."""
     folder = system.realpath(compiler.parent)
     found = (name for name in ("gold", "lld") if system.is_program(folder / f"ld.{name}"))  # 19, 31 ms; ld: 44
     return tuple(f"-fuse-ld={name}" for name in found)[:1]
@@ -231,7 +231,7 @@ def job_count(processors: int, available_bytes: int | None, wanted: int | None =
 
 
 def available_memory_bytes(system: System) -> int | None:
-    """Return the memory that this process and its children may still take, within the machine and its control groups.
+    """Return the memory that this process and its children can still use, by the limits of machine and control groups.
 
     The sources are `/proc/meminfo <https://docs.kernel.org/filesystems/proc.html#meminfo>`_ and both versions of
     `control groups <https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files>`_; None if neither can
@@ -259,7 +259,7 @@ def _memory_groups(system: System) -> list[Path]:
 
 
 def _group_room(system: System, folder: Path) -> int | None:
-    """Return the bytes that a control group may still take; page cache that can be dropped counts as free."""
+    """Return the bytes that a control group can still use; page cache that can be dropped counts as free."""
     for limit_file, used_file in (
         ("memory.max", "memory.current"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -279,7 +279,7 @@ def _number(system: System, path: Path) -> int | None:
 
 
 def stop_running() -> None:
-    """Ask the builds of all threads to end, after an interrupt, which only the main thread receives."""
+    """Stop the builds of all threads after an interrupt, which only the main thread receives."""
     for process in _RUNNING.copy():  # in one step, as no iteration is without the interpreter's lock
         process.terminate()
 
@@ -369,7 +369,7 @@ class _Reader:
         self.failed: Step | None = None
 
     def read(self, lines: Iterable[str]) -> Iterator[Step]:
-        """Yield each step but the last as soon as its output is complete, which is when the next one has finished."""
+        """Yield each step except the last when its output is complete, which is when the next step has finished."""
         for line in lines:
             text, _, number = line.partition(self._status)
             edge = self._edges.get(number)
@@ -377,7 +377,7 @@ class _Reader:
                 self._take(line)
                 continue
             if text:
-                # After an output without a line end, ninja appends its status, and begins the next output with a line.
+                # After an output without a line end, ninja appends its status to the last line of the output.
                 self._take(text)
                 self._owes_line = True
             self._log.see(edge)
@@ -535,7 +535,7 @@ def _write_files(plan: BuildPlan, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterator[threading.Event]:
-    """Leave no process behind, whether the context ends by a time limit, an interrupt or an error in this package."""
+    """Stop all processes when the context ends, even by a time limit, an interrupt or an error in this package."""
     timed_out = threading.Event()
 
     def stop() -> None:
@@ -562,9 +562,9 @@ def _stopping(process: subprocess.Popen[str], timeout_s: float | None) -> Iterat
 
 
 def _stop_session(process: subprocess.Popen[str]) -> None:
-    """Stop ninja and its commands; each remaining process is killed at least once, however slow the machine is.
+    """Stop ninja and its commands; kill each remaining process at least once, even on a slow machine.
 
-    Each command has its own process group. Ninja passes the signal on, and waits for commands that ignore it.
+    Each command has its own process group. Ninja forwards the signal, and waits for commands that ignore it.
     """
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -591,7 +591,7 @@ def _session_members(session: int) -> list[int]:
 
 
 def render_log(steps: Sequence[Step]) -> str:
-    """Write a log for people: the commands, their durations and their output."""
+    """Write a readable log: the commands, their durations and their output."""
     parts = []
     for step in steps:
         took = "" if step.seconds is None else f": {step.seconds:.2f} s"

@@ -1,6 +1,6 @@
-"""Commands of host compilers and linkers, made of options.
+"""Commands of host compilers and linkers, made from options.
 
-An author's own flag wins over ours: g++ takes the last of two, so the author's flags come last.
+The author's flags come last and so override ours, since g++ uses the last of two flags.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _WHOLE_NVCC_FLAGS = (
     *("-dryrun", "--dryrun", "-time", "--time", "-run", "--run", "-lto", "--dlink-time-opt", "-dlto", "-rdc"),
     *("--relocatable-device-code", "-dc", "--device-c", "-ccbin", "--compiler-bindir"),
 )
-"""Flags of an author that change nvcc's steps: nvcc then runs as a whole."""
+"""The author's flags that change nvcc's steps; with one of them, nvcc runs as one command."""
 
 ListFolder = Callable[[Path], Sequence[str]]
 """Function that lists the names in a folder; empty if the folder does not exist."""
 
 
 def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder: ListFolder) -> tuple[str, ...]:
-    """Translate ``-rpath``, ``-l`` and paths of libraries so that the linker finds a library now, and the loader later.
+    """Translate ``-rpath``, ``-l`` and paths of libraries, so that both linker and loader find the libraries.
 
     Parameters
     ----------
     ldflags : sequence of str
-        Flags of the author. After an ``-rpath=`` without a folder, the loader gets no folder of ours.
+        Flags of the author. An ``-rpath=`` without a folder means that the loader gets none of our folders.
     library_dirs : sequence of Path
         Folders for a ``-l`` name after the author's own ``-L`` folders, best first.
     list_folder : callable
@@ -66,7 +66,7 @@ def link_flags(ldflags: Sequence[str], library_dirs: Sequence[Path], list_folder
 
 
 _SHARED = re.compile(r"(/.*(?<!/stubs))/[^/]*\.so(?:\.\d+)*", re.DOTALL)
-"""The path of a shared library. In a folder of stubs, the linker finds names, and the loader must find no library."""
+"""The path of a shared library. A folder of stubs is only for the linker: the loader must not search it."""
 
 
 def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -90,8 +90,8 @@ def _options(flags: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _library(name: str, own: Sequence[Path], library_dirs: Sequence[Path], list_folder: ListFolder) -> list[str]:
     """Return the flags that link the library `name`.
 
-    A wheel has ``libcublas.so.13`` but no ``libcublas.so``, which ``-lcublas`` needs: the versioned file is linked
-    instead, and found at run time through its folder.
+    ``-lcublas`` needs ``libcublas.so``, but a wheel has only ``libcublas.so.13``. The versioned file is linked instead,
+    and the loader searches its folder.
     """
     for folder in dict.fromkeys((*own, *library_dirs)):
         names = list_folder(folder)
@@ -113,7 +113,7 @@ def library_version(file: str, name: str) -> tuple[int, ...] | None:
 
 
 def rpath(folder: str | Path) -> list[str]:
-    """Return flags that make the loader search a folder; ``-Wl,`` would split it at its commas."""
+    """Return flags that make the loader search a folder; ``-Wl,`` would split the path at commas."""
     return ["-Xlinker", "-rpath", "-Xlinker", str(folder)]
 
 
@@ -129,7 +129,7 @@ def has_flag(flags: Sequence[str], *names: str) -> bool:
 
 
 def allows_phases(author_flags: Sequence[str]) -> bool:
-    """Return whether a compiler's phases can run one by one with an author's flags for nvcc."""
+    """Return whether a compiler's phases can run as separate commands with the author's flags."""
     return not has_flag(author_flags, *_WHOLE_NVCC_FLAGS)
 
 
@@ -164,7 +164,7 @@ def host_compile(compiler: HostCompiler, options: CompileOptions, includes: Sequ
 
 
 def sanitizer_flags(options: CompileOptions) -> tuple[str, ...]:
-    """Return the compiler's flags for sanitizers that continue after an error; the linker needs the first one too.
+    """Return the compiler's flags for sanitizers that continue after an error; the linker needs the first flag, too.
 
     ThreadSanitizer always continues.
 
@@ -234,9 +234,9 @@ def line_flags(options: CompileOptions) -> tuple[str, ...]:
 
 
 def whole_program(compiler: HostCompiler, ldflags: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the flags that let the compiler drop code that only the entry points use, if no other code can use it.
+    """Return the flags that let the compiler drop unused code, if only the entry points can use the code.
 
-    No other code can use the only unit of a module without libraries of the author and without exports of its own.
+    That is so for the only unit of a module without libraries of the author and without exports of its own.
     """
     is_alone = not {*ldflags} - {"-rpath=", "-ldl"}  # neither brings code that calls the module
     closed = compiler.family == "gcc" and is_alone and not any("visibility" in text for text in texts)
@@ -261,7 +261,7 @@ def uses_libstdcxx(compiler: HostCompiler, cflags: Sequence[str]) -> bool:
 def handler_compile(
     compiler: HostCompiler, include_paths: Sequence[Path], cflags: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Make the host compiler's command for the handler; of the author's flags, only the C++ library's name counts."""
+    """Make the host compiler's command for the handler, with the author's choice of a C++ library."""
     return (
         str(compiler.path),
         f"-std={STANDARD}",
@@ -302,7 +302,7 @@ def link(
     head = (str(compiler.path), "-shared", "-fPIC")
     tail = ["-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL", "-Wl,-z,noexecstack"]
     if not any("sanitize" in flag for flag in ldflags):
-        # A sanitizer's functions come from the process. Without one, undefined names fail here, not at the first load.
+        # A sanitizer's functions come from the process. Without a sanitizer, undefined names fail here, not at a load.
         tail.append("-Wl,-z,defs")
     tail += link_flags(ldflags, library_dirs, list_folder)
     tail += [f"-L{folder}" for folder in library_dirs]

@@ -1,4 +1,4 @@
-"""The graph of a build's commands, the kept objects that replace some of them, and names that objects share."""
+"""The graph of a build's commands, the kept objects that replace commands, and the names that objects share."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class CudaCompiler(Protocol):
         """Return the command that links relocatable device code, without files; None if there is no such code."""
 
     def phases(self, command: Sequence[str], unit: UnitFiles, order: BuildOrder, /) -> UnitBuild | None:
-        """Return the steps of `command` for one source as separate commands; None to run it as a whole."""
+        """Return the steps of `command` for one source as separate commands; None to run it as one command."""
 
     def preamble(self, command: Sequence[str], order: BuildOrder, /) -> Preamble | None:
         """Return the precompiled beginning of all sources; None if there is none."""
 
     def phase_inputs(self) -> tuple[Path, ...]:
-        """Return the files that decide the phases, apart from the files that the phases read."""
+        """Return the files that determine the phases, apart from the files that the phases read."""
 
 
 def cuda_compiler(tools: BuildTools) -> CudaCompiler:
@@ -202,11 +202,11 @@ def plan_build(
     """
     builds = [*units.values(), *((aside,) if aside is not None else ())]
     files = [file for build in builds for file in build.files]
-    # The unit that takes longest should not start last.
+    # The unit that takes longest must not start last.
     longest_first = sorted(request.units, key=lambda unit: -sum(len(source.text) for source in unit.sources))
-    # If there are more commands than processors, ninja prefers commands with the most commands after them, and among
-    # those the first in its file. In the order of units, the last unit would only start when the others are nearly
-    # done. So the first command of every unit comes first, then the second commands, and so on.
+    # If there are more commands than processors, ninja prefers commands that most other commands wait for, and among
+    # those the first in its file. In the order of units, the last unit would start when the others are nearly done. So
+    # the first command of every unit comes first, then the second commands, and so on.
     waves = zip_longest(*(units[unit.stem].edges for unit in longest_first))
     edges = [edge for wave in waves for edge in wave if edge is not None]
     edges += aside.edges if aside is not None else ()
@@ -234,7 +234,7 @@ def handler_edge(request: BuildRequest, tools: BuildTools) -> Edge:
 
 
 def with_compiler_launcher(plan: BuildPlan, launcher: Sequence[str]) -> BuildPlan:
-    """Put a program such as ccache before every command that compiles."""
+    """Put a compiler launcher, such as ccache, before every command that compiles."""
     edges = (edge._replace(argv=(*launcher, *edge.argv)) if edge.tool == "compile" else edge for edge in plan.edges)
     return plan._replace(edges=tuple(edges))
 
@@ -299,7 +299,7 @@ class Handler(NamedTuple):
 
 
 def find_handler(order: BuildOrder) -> Handler | None:
-    """Find the compiled handler of a toolchain in the cache, or the one that came with the package, if there is one."""
+    """Find the compiled handler of a toolchain in the cache, or else in the package."""
     entry, shipped = order.toolchain_store.get(_handler_key(order)), _shipped_handler(order)
     if entry is not None:
         path = str(shipped or entry.output(_KEPT_HANDLER))
@@ -310,8 +310,8 @@ def find_handler(order: BuildOrder) -> Handler | None:
 def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, linked: tuple[str, ...]) -> None:
     """Keep the handler that a build compiled in its folder, with the files that every link reads.
 
-    Later builds take the records of these files from the entry, and do not hash them. Of a shipped handler, the entry
-    has the records alone: optional files must not take the room that a module needs.
+    Later builds take the records of these files from the entry instead of hashing the files. For a handler from the
+    package, the entry has only the records, since optional files must not take the room that a module needs.
     """
     shipped = _shipped_handler(order)
 
@@ -327,7 +327,7 @@ def keep_handler(order: BuildOrder, folder: Path, observer: inputs.Observer, lin
 
 
 def _shipped_handler(order: BuildOrder) -> Path | None:
-    """Return the handler that came with the package, if it is for the compiler's C++ library."""
+    """Return the handler in the package, if it is for the compiler's C++ library."""
     is_usable = order.shipped is not None and flags.uses_libstdcxx(order.tools.cxx, order.request.compile.cflags)
     return order.shipped / _KEPT_HANDLER if order.shipped is not None and is_usable else None
 
@@ -359,7 +359,7 @@ def reuse_objects(order: BuildOrder, units: Mapping[str, UnitBuild], folder: Pat
             continue
         target = folder / build.unit.object
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it since
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
             shutil.copyfile(entry.output(_KEPT_UNIT), target)
             found[stem] = inputs.LookedAt.of(entry.manifest)
     return found
@@ -405,7 +405,7 @@ def _object_key(order: BuildOrder, build: UnitBuild) -> keys.CacheKey:
 def separate_names(
     plan: BuildPlan, link: flags.LinkCommand, staging: Path, compiler: Path, system: System
 ) -> BuildPlan:
-    """Return the plan with each name that several of its compiled objects define made private to its object.
+    """Return the plan in which each name that several objects define becomes private to its object.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Hints for what compilers and linkers print: one table of patterns, and the wheels that have CUDA's headers."""
+"""Hints for messages of compilers and linkers: a table of patterns, and the wheels that have CUDA's headers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def missing_header(text: str) -> str:
 
 
 def _about_header(found: re.Match[str]) -> str:
-    """Return the hint for a missing header: the wheel that has CUDA's header, or the option for another's folder."""
+    """Return the hint for a missing header: the wheel of a header of CUDA, or the option for the folder of another."""
     header = found["gcc"] or found["edg"] or found["clang"]
     wheel = wheel_of(header)
     if wheel is None:
@@ -95,7 +95,7 @@ def _about_header(found: re.Match[str]) -> str:
 
 
 def _about_library(found: re.Match[str]) -> str:
-    """Return the hint for a library that the linker did not find: the wheel that has CUDA's, or its folder."""
+    """Return the hint for a missing library: the wheel of a library of CUDA, or the option for another's folder."""
     name = found[1]
     if name == "cuda":
         return (

@@ -1,9 +1,9 @@
-"""The inputs of a build: the files that its commands looked at, whether they existed or not.
+"""The inputs of a build: the files that its commands opened or searched for, even in vain.
 
-A small library that is preloaded into compilers and linkers records the files (``native/looked_at.c``). It sees files
-that no depfile lists: headers that were looked for in vain, the assembler and the folders that were searched for it,
-archives, linker scripts, files given by ``@`` and ``-specs=``. The depfiles are used instead if the library can't be
-loaded, as in a static program, or would see the work of another program, as with ccache.
+A small library that is preloaded into compilers and linkers records the files (``native/looked_at.c``). It records
+files that no depfile lists: missing headers, the assembler and the folders of its search, archives, linker scripts,
+files of ``@`` and ``-specs=``. Depfiles are used instead if the library can't be loaded, as in a static program, or
+would record the work of another program, as with ccache.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPTIONS = (
 """Options that name folders, in the order in which the folders are searched."""
 
 CACHING_PROGRAMS = frozenset(("buildcache", "ccache", "clcache", "distcc", "icecc", "sccache"))
-"""Programs that answer in place of a compiler: they look at other files."""
+"""Programs that answer in place of a compiler, and so open other files."""
 
 _SOURCE = own_files.NATIVE_DIR / "looked_at.c"
 _LOG = "BE_LOOKED_AT"
@@ -84,7 +84,7 @@ def _unescaped(escaped: re.Match[str]) -> str:
 
 
 def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]:
-    """Return every file outside a build folder that its compilers read, in order, each once.
+    """Return the files outside of a build folder that its compilers read, in order, without repeats.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def read_from_outside(depfiles: Iterable[str], folder: Path) -> tuple[Path, ...]
 
 @lru_cache(maxsize=4096)
 def _path(text: str) -> Path:
-    """Return one `Path` object per text: a folder's units read the same headers, and an object is hashed only once."""
+    """Return one `Path` object for equal texts, since units read the same headers and an object caches its hash."""
     return Path(text)
 
 
 def names_asked_for(text: str) -> tuple[str, ...]:
-    """Return the headers that ``__has_include`` names in a text; a name that a macro spells is empty.
+    """Return the headers that ``__has_include`` names in a text; the name is empty if it is a macro.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def include_folders(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 class Records(NamedTuple):
-    """Paths that programs looked at, each once, in order.
+    """Paths that programs opened or searched for, in order, without repeats.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def _normalized(path: str) -> str:
 
 
 class LookedAt(NamedTuple):
-    """The files and absent paths that decide the result of a build.
+    """The files and absent paths that determine the result of a build.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ class Observer:
         self._preloaded = environ.get("LD_PRELOAD", "")
         self._launcher = order.settings.compiler_launcher
         self._outside = tuple(dict.fromkeys((*roots, *map(os.path.realpath, roots))))
-        # Listings of temporary folders are ignored: nvcc and ptxas list them.
+        # Listings of temporary folders are ignored, since nvcc and ptxas list them.
         variables = (environ.get(name, "").rstrip("/") for name in _TEMPORARY)
         self._temporary = ("/tmp", "/var/tmp", *variables)  # noqa: S108
         # Folders that are searched first for headers, for commands that can't be watched.
@@ -301,7 +301,7 @@ class Observer:
     def _watched(self, edge: Edge) -> Edge:
         if self._launcher and edge.tool == "compile":
             return edge
-        # The user's libraries come first: AddressSanitizer's has to be the first one.
+        # The user's libraries come first, since AddressSanitizer's library must be the first.
         preload = f"{self._preloaded}:{self._library}".lstrip(":")
         return edge._replace(environ=(("LD_PRELOAD", preload), (_LOG, str(self._log(edge)))))
 
@@ -345,14 +345,14 @@ def _inputs_from(records: Records, read: tuple[str, ...], temporary: tuple[str, 
     if any(program.endswith(_LISTS_LIBRARIES) for program in records.programs):
         absent |= dict.fromkeys(path for path in library_names(files, records.listed) if stamp_path(path) is None)
     else:
-        # Folders that the build itself changes don't count, nor temporary folders.
+        # Folders that the build itself changes, and temporary folders, are not inputs.
         changed = {*temporary, *(path.rpartition("/")[0] for path in records.made)}
         files |= {f"{path}/": None for path in records.listed if path not in changed}
     return LookedAt(read, tuple(files)[len(read) :], (*absent, *(f"{path}/." for path in folders)))
 
 
 class _NoLibraryError(Exception):
-    """Raised if the library can't be compiled now; the cache keeps nothing."""
+    """The library can't be compiled now, so the cache keeps nothing."""
 
 
 def _find_library(order: BuildOrder) -> str:

@@ -76,7 +76,7 @@ class ModuleBuild:
         command = graph.compile_command(request, tools)
         self._preamble: Preamble | None = None
         phases: dict[str, UnitBuild | None] = {}
-        # A launcher such as ccache needs the whole command, and some of an author's flags change the phases.
+        # A compiler launcher needs the whole command, and some flags of an author change the phases.
         if tools.cuda is not None and not launcher and flags.allows_phases(request.compile.cflags):
             compiler = graph.cuda_compiler(tools)
             self._preamble = compiler.preamble(command, order)
@@ -108,12 +108,12 @@ class ModuleBuild:
         )
 
     def run(self) -> None:
-        """Make the library. The files that a compiler looked at are hashed while other commands run.
+        """Make the library; hash the inputs of a command while other commands run.
 
         Raises
         ------
         BuildError
-            A command failed. The cache keeps the objects that were made nevertheless.
+            A command failed. The cache keeps the objects that were made.
         """
         for name, data in self.order.request.files:
             (self.staging / name).write_bytes(data)
@@ -144,7 +144,7 @@ class ModuleBuild:
         )
 
     def _has_all_kept(self) -> bool:
-        """Return whether all files of earlier builds are still there: another process may remove them at any time."""
+        """Return whether all files of earlier builds still exist, since another process may remove them."""
         entry = self._preamble.entry if self._preamble is not None else None
         return (self._handler is None or Path(self._handler.path).is_file()) and (entry is None or entry.is_there())
 
@@ -162,12 +162,12 @@ class ModuleBuild:
                 self._preamble.keep(order.toolchain_store, self._runner, self._observer)
             progress.conclude({step.edge.description: step.seconds or 0.0 for step in self.steps})
         if (self._handler is None or not self._handler.is_kept) and not self._incomplete:
-            # A link with the author's flags looks at files that other links don't need.
+            # A link with the author's flags reads files that other links don't need.
             linked = () if order.request.compile.ldflags else self._linking_looked_at().others
             graph.keep_handler(order, self.staging, self._observer, linked)
 
     def _plan(self) -> BuildPlan:
-        """Plan the commands that are left to run."""
+        """Plan the remaining commands."""
         units, aside = dict(self.units), None
         for stem in self._reused:
             units[stem] = units[stem]._replace(edges=(), files=())
@@ -182,7 +182,7 @@ class ModuleBuild:
         """Run commands, and record the inputs of each unit as soon as it is compiled."""
         watched = self._observer.watch(plan)
         with trace.span("ninja"), self._runner.started(watched, targets=targets, progress=progress) as steps:
-            # A file may have changed since it was hashed, and another unit may have been compiled with the new one.
+            # A file may have changed since it was hashed, and another unit may have been compiled with the new file.
             self._record(inputs.LookedAt.merged(self._compiled.values()))
             for step in steps:
                 self.steps.append(step)
@@ -236,7 +236,7 @@ LOG = f"{index.IMAGES}/build.log"
 
 
 class MeasuredStep(NamedTuple):
-    """A command of a build: its role, all its output, and its seconds."""
+    """A command of a build: its role, its whole output, and its seconds."""
 
     tool: Tool
     output: str
@@ -340,7 +340,7 @@ def make_module(order: BuildOrder, staging: Path) -> cache.BuildOutput:
     names = artifact.keep_library(
         staging, LIBRARY, index.CodeImage("library", PLATFORMS[language], 0, archs), {order.request.name: record}
     )
-    # Readers of compiler messages need the generated sources.
+    # Compilers' messages refer to the generated sources.
     paths = [unit.unit.source for unit in build.units.values()]
     sources = (path for path in paths if (staging / path).is_file())
     return build.output((*names, *_write_log(build), *_write_commands(build), *sources))
@@ -367,7 +367,7 @@ def _write_log(build: ModuleBuild) -> tuple[str, ...]:
     log = execute.render_log(build.steps)
     if build.order.verbose:
         sys.stderr.write(printable(log))
-    elif any(step.output for step in build.steps):  # most builds print nothing
+    elif any(step.output for step in build.steps):  # most builds have no output
         from be_runtime.compile.messages import find_warnings, is_about_device_code, warnings_text
 
         found = find_warnings(step.output for step in build.steps)

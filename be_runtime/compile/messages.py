@@ -1,4 +1,4 @@
-"""Diagnosis of the output of compilers and linkers: the first real error at the author's line, and warnings."""
+"""Diagnosis of compilers' and linkers' output: the first real error, at the author's line, and the warnings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ARG_SPEC = "the arg_spec may not fit the C++ signature: compare their order and
 _MAX_LINES = 12
 _WIDEST = 240
 _LONGEST, _MOST_LINES = 2000, 20_000
-"""Limits on the characters of a line, and on the lines: the time of some patterns grows with the square of them."""
+"""Limits for the characters of a line and for the lines, since some patterns take quadratic time."""
 _AROUND = 200
 """Lines before and after an error that may belong to it."""
 _MOST_ERRORS = 5
@@ -63,7 +63,7 @@ _FOLDER = re.compile(r"^[^\n(]*/(?=[^/(]+\(\d+\): )")
 
 _SYSTEM = Path("/usr/include")
 _ALIKE = 0.8
-"""Least similarity of two names by `difflib.SequenceMatcher.ratio`."""
+"""The smallest `difflib.SequenceMatcher.ratio` of similar names."""
 
 
 def near_header(header: str, request: options.BuildRequest, tools: build_tools.BuildTools, system: System) -> str:
@@ -116,7 +116,7 @@ def undefined_symbols(lines: Sequence[str], names: Iterable[str]) -> tuple[str, 
 
 
 def _missing(lines: Sequence[str]) -> Iterator[_Missing]:
-    """Find missing symbols and their users: ld names the function before the symbol, gold beside it, lld below it."""
+    """Find missing symbols and their users: ld prints the function before the symbol, gold beside it, lld below it."""
     function = target = ""
     for index, line in enumerate(lines):
         place = _LD_PLACE.search(line) or _GOLD_PLACE.search(line)
@@ -160,7 +160,7 @@ def find_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
 def device_code_warnings(outputs: Iterable[str]) -> tuple[str, ...]:
     r"""Find nvcc's warnings about device code that may compute nothing, each with the name of the file and the line.
 
-    The numbers are of nvcc's front end: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc.
+    nvcc's front end numbers the warnings: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def diagnose(
     found = hints("\n".join(block), is_cuda=is_cuda) or hints(_near(lines, start), is_cuda=is_cuda)
     if match is not None:
         around = "\n".join((*lines[max(0, start - _AROUND) : start], *block))
-        # The generated call has the author's line.
+        # The generated call has the line of the author's declaration.
         if (match["file"], int(match["line"])) in trampoline_lines and "be_call" in around:
             found = found or (_ARG_SPEC,)
         is_expanded = any(len(line) > _WIDEST or "be_call" in line for line in block[1:])
@@ -307,7 +307,7 @@ def _excerpt(sources: Mapping[str, str], place: re.Match[str]) -> list[str]:
 def _led_by_caller(
     block: list[str], match: re.Match[str], lines: Sequence[str], start: int, sources: Mapping[str, str]
 ) -> list[str]:
-    """Put the author's line first if the error is in a template of others that the line instantiates."""
+    """Put the author's line first if the error is in a foreign template that the line instantiates."""
     folders = tuple(f"{folder}/" for name in sources if (folder := name.rpartition("/")[0]))
     if match["file"] in sources or match["file"].startswith(folders):
         return block

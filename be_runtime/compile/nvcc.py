@@ -1,4 +1,4 @@
-"""CUDA compiled by nvcc: its commands, and the phases of its dry run as commands that run at once."""
+"""CUDA compiled by nvcc: its command, and the phases of its dry run as commands that run in parallel."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class NvccCompiler(NamedTuple):
         return (*argv, *active_flags(options), *includes, *flags)
 
     def _lto_flags(self, flags: Sequence[str]) -> list[str]:
-        """Return the flags in place of ``-dlto``, which nvcc refuses with named architectures: the link compiles."""
+        """Return the flags in place of ``-dlto``, which nvcc refuses with named architectures; the link compiles."""
         is_relocatable = has_flag(flags, "-rdc", "--relocatable-device-code", "-dc", "--device-c")
         codes = [f"-gencode=arch={arch.compute},code=lto_{arch.number}" for arch in self.archs]
         return codes if is_relocatable else ["-rdc=true", *codes]
@@ -160,19 +160,19 @@ class NvccCompiler(NamedTuple):
             return None
         from be_runtime.compile.nvcc_preamble import MANY_FILES, UNIT, find_preamble
 
-        # A kept dry run comes from an earlier build with the same flags. `phases` keeps one, so this comes first.
+        # Only an earlier build with the same flags keeps a dry run. Look for it first, since `phases` keeps one.
         is_worth_it = len(order.request.units) >= MANY_FILES
         is_worth_it = is_worth_it or order.toolchain_store.get(_dry_run_key(command, order)) is not None
         phases = self.phases(command, UNIT, order)
         return None if phases is None else find_preamble(phases, order, is_worth_it=is_worth_it)
 
     def phase_inputs(self) -> tuple[Path, Path]:
-        """Return nvcc and its profile, which decide the dry run."""
+        """Return nvcc and its profile, which determine the dry run."""
         return (self.nvcc.path, self.nvcc.path.parent / "nvcc.profile")
 
 
 class _NoAnswerError(Exception):
-    """Raised if the dry run fails; the cache keeps nothing, and nvcc itself reports the reason when it runs."""
+    """The dry run fails, so the cache keeps nothing; nvcc itself prints the reason when it runs."""
 
 
 def _dry_run_command(command: Sequence[str]) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def parse_dryrun(text: str) -> NvccSteps | None:
     for line in text.splitlines():
         if not line.startswith(_MARK):
             if line.strip():
-                return None  # a warning or an error: plain nvcc shows it where it belongs
+                return None  # a warning or an error, which nvcc prints when it runs
             continue
         body = line.removeprefix(_MARK)
         assignment = _ASSIGNMENT.fullmatch(body)
@@ -291,7 +291,7 @@ def split_phases(dry: NvccSteps, tools: Mapping[str, str], unit: UnitFiles, modu
     name = PurePath(unit.source).name
     *edges, compilation = (_edge(step, index, name, made) for index, step in enumerate(known))
     for index, edge in enumerate(edges):
-        if edge.tool == "fatbinary":  # its text gets another name, so that no command waits for it
+        if edge.tool == "fatbinary":  # its text gets a different name, so that no command waits for it
             unread = f"{text}.unread"
             argv = tuple(part.replace(text, unread) for part in edge.argv)
             edges[index] = edge._replace(argv=argv, outputs=(data, unread))

@@ -1,7 +1,7 @@
-"""The preamble: the common beginning of all CUDA sources, precompiled and cached for the second build with some flags.
+"""The preamble: the common beginning of all CUDA sources, precompiled and cached at the second build with equal flags.
 
-A kernel that is built once gains nothing from the preamble, and making it takes as much processor time as a small
-kernel. A second build with the same flags is the sign of an edit loop, and a folder of several files will have one.
+The first build gains nothing from a preamble, which takes as much processor time as a small kernel. A second build with
+the same flags indicates an edit loop, and so does a folder of several files.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MESSAGES = f"{FOLDER}/messages"
 
 _ASKED, _ENVIRONMENT = "asked", "environment"
 _LOCAL = "/usr/local/include"
-"""The system's folder that is searched first."""
+"""The first folder of the system that compilers search."""
 
 _NOT_COMPILERS = re.compile(r"(?:BE|JAX|XLA|PYTEST)_.*|(?:OLD)?PWD|SHLVL|_")
-"""Variables that differ between a user's processes, and that no compiler's wrapper reads."""
+"""Variables that differ between a user's processes, and that no wrapper script of a compiler reads."""
 
 _MARKER = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"([ 1-4]*)')
 _DIRECTIVE = re.compile(r"#(?:define|undef) ([^\s(]+)")
@@ -41,10 +41,10 @@ _GIVEN = ("<built-in>", "<command-line>")
 _STATEFUL = re.compile(
     r"\bpragma\b.*\bonce\b|_Pragma.*\bonce\b|\b(?:push|pop)_macro\b|\b__(?:COUNTER|DATE|TIME|TIMESTAMP)__\b"
 )
-"""Directives that affect the rest of the source otherwise than by macros, and macros whose text differs each time."""
+"""Directives with effects other than macros on the rest of the source, and macros whose text differs each time."""
 
 _STATEFUL_WORDS = ("once", "_macro", "__COUNTER__", "__DATE__", "__TIME__", "__TIMESTAMP__")
-"""Words of which a line that `_STATEFUL` finds has one; the pattern alone takes 200 ms in CUDA's headers."""
+"""Words; each line that `_STATEFUL` matches has one. Without them, the pattern takes 200 ms in CUDA's headers."""
 
 _FOLDER = re.compile(r'# \d+ ".*//"')
 _HEADER = "cuda_runtime.h"
@@ -53,7 +53,7 @@ _NOT_UNDERSTOOD = (
     *("--", "@", "-imacros", "-iquote", "-idirafter", "-iprefix", "-iwithprefix", "-isysroot", "-nostdinc"),
     *("-B", "-specs", "-I-", "-finput-charset", "-M"),
 )
-"""Options that change the files that are read, or their reading; ``-MD`` and ``-MF`` are our own."""
+"""Options that change which files are read, or how; ``-MD`` and ``-MF`` are our own."""
 
 
 def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
@@ -64,7 +64,7 @@ def is_understood(argv: Sequence[str], is_known: Callable[[str], bool]) -> bool:
     argv : sequence of str
         The preprocessor's command.
     is_known : callable
-        Function that returns whether a folder belongs to the tools, or is checked otherwise.
+        Function that returns whether a folder belongs to the tools or is checked elsewhere.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def is_shadowed(
     Parameters
     ----------
     folders : sequence of str
-        Folders that may be searched first.
+        Folders that may be searched before the folder of a header.
     headers : iterable of str
         Paths of the headers that were read. The included name may be any end of a path.
     list_dir : callable
@@ -246,7 +246,7 @@ def checks(preprocessors: Mapping[str, plan.Edge]) -> tuple[plan.Edge, ...]:
 
 
 def use_kept_headers(build: plan.UnitBuild, script: str, folder: str, kept: Sequence[str]) -> plan.UnitBuild:
-    """Return the commands of a build, with preprocessors that take the kept text instead of reading the headers.
+    """Return the commands of a build, with preprocessors that use the kept text instead of the headers.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ class KeptHeaders(NamedTuple):
         return (_ASKED, _ENVIRONMENT, *files), nowhere
 
     def usable(self, entry: cache.Entry) -> tuple[str, ...]:
-        """Return the phases whose kept headers are valid: no folder has other headers that would come first."""
+        """Return the phases whose kept headers are valid, which no header in an earlier folder hides."""
         if _ASKED not in entry.manifest.outputs.paths or not self._is_understood():
             return ()
         try:
@@ -381,7 +381,7 @@ class KeptHeaders(NamedTuple):
         return tuple(phase for phase in self.preprocessors if f"headers{phase}" in entry.manifest.outputs.paths)
 
     def _environment(self) -> str:
-        """Hash the variables that a script in a compiler's place may read; empty if the compilers are binaries."""
+        """Hash the variables that a wrapper script may read; empty if the compilers are binaries."""
         compilers = {Path(edge.argv[0]) for edge in self.preprocessors.values()}
         if all((self.system.read_text(path, 4) or "").startswith("\x7fELF") for path in compilers):
             return ""
@@ -402,7 +402,7 @@ class KeptHeaders(NamedTuple):
 
 
 def _read(path: Path) -> str:
-    """Read a file without any change to its bytes, including line ends."""
+    """Read a file without changing its bytes, including line ends."""
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
@@ -417,11 +417,11 @@ _DONE = f"{FOLDER}.done"
 _DEPFILE = f"{FOLDER}/read.d"
 
 MANY_FILES = 4
-"""From this number of sources on, the first build makes the preamble, which costs little in comparison."""
+"""The number of sources from which on the first build makes the preamble, which then costs little in comparison."""
 
 
 def use_preamble(build: plan.UnitBuild, script: str, folder: str) -> plan.UnitBuild:
-    """Return the commands of a build, with a host compiler that takes the beginning precompiled.
+    """Return the commands of a build, with a host compiler that uses the precompiled beginning.
 
     Parameters
     ----------
@@ -460,7 +460,7 @@ def make_preamble(phases: plan.UnitBuild, dropped: Sequence[str]) -> plan.UnitBu
 
 
 def preamble_text(phases: plan.UnitBuild, dropped: Sequence[str]) -> str:
-    """Return the script that makes a preamble; nothing else decides the preamble, apart from the toolchain."""
+    """Return the script that makes a preamble, which depends only on the script and the toolchain."""
     whole = _the(phases, "cudafe++").outputs[0]  # which the host compiler reads
     compiler = [part for part in without_output(_without_input(_the(phases, "compile").argv, whole)) if part != "-S"]
     header, quoted = f"{FOLDER}/preamble.h", shlex.quote(whole)
@@ -473,7 +473,7 @@ def preamble_text(phases: plan.UnitBuild, dropped: Sequence[str]) -> str:
         *(f"wait $p{number} &&" for number in range(len(asked))),
         f"cat {depfiles} > {_DEPFILE} &&",
         f"{_shell(_the(phases, 'cudafe++').argv, dropped)} &&",
-        # Not the first line, which names the source, nor the end, which includes what the device side made.
+        # Leave out the first line, which names the source, and the end, which includes files of the device side.
         f"sed -e 1d -e '/^# 1 \"{UNIT.stem}\\.[a-z0-9_.]*stub\\.c\"$/,$d' {quoted} | sed '$d' > {header} &&",
         f"sed -n -e '/^# [0-9]* \"/q' -e '/^#pragma GCC diagnostic ignored/p' {header} > {FOLDER}/pragmas.h &&",
         f"wc -c < {header} > {FOLDER}/size &&",
@@ -507,11 +507,11 @@ class Preamble(NamedTuple):
     ----------
     key : CacheKey
     entry : Entry or None
-        None if the cache has none.
+        Cache entry; None without one.
     phases : tuple of str
         The phases for which the entry has the text and macros of the headers.
     making : UnitBuild or None
-        The commands that make the preamble beside the module; None if it exists or is not worth it.
+        The commands that make the preamble beside the module; None if it exists or does not pay off.
     headers : KeptHeaders
         Writer of the text and macros.
     """
@@ -534,7 +534,7 @@ class Preamble(NamedTuple):
     def looked_at(self) -> inputs.LookedAt:
         """Return the inputs that the preamble adds to a source: headers, and paths at which others would come first.
 
-        Only the author's folders are searched before ours, so the absent paths in ours have every name to look for.
+        Only the author's folders are searched before ours, so the absent paths in our folders have all names.
         """
         if self.entry is None:
             return inputs.LookedAt()
@@ -567,7 +567,7 @@ class Preamble(NamedTuple):
 
 
 def find_preamble(phases: plan.UnitBuild, order: plan.BuildOrder, *, is_worth_it: bool) -> Preamble:
-    """Find the preamble for nvcc's flags, or plan the making of one if that is worth it.
+    """Find the preamble for nvcc's flags, or plan to make one if that pays off.
 
     Parameters
     ----------

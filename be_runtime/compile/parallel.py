@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _POLL_S = 0.1
-"""Longest wait for a lock: a signal that arrives right before an unlimited wait begins is never handled."""
+"""Longest wait for a lock, in seconds, since a signal right before an unlimited wait is never handled."""
 
 _THREADS = "be-parallel"
 """Prefix of the threads' names."""
@@ -24,7 +24,7 @@ _THREADS = "be-parallel"
 def run_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Call a function for each item, several calls at once.
 
-    After an exception, no further call starts, and the exception leaves when the running calls have returned. An
+    After an exception, no further call starts, and the exception is raised when the running calls have returned. An
     interrupt, which only the main thread receives, also stops the builds of all threads.
 
     Returns
@@ -42,7 +42,7 @@ def run_parallel(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
                 results.append(future.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            # The threads are asked, not the futures: an interrupted `submit` may have started a call.
+            # Check the threads, not the futures, since an interrupted `submit` may have started a call.
             while isinstance(error, KeyboardInterrupt) and any(
                 thread.name.startswith(_THREADS) for thread in threading.enumerate()
             ):

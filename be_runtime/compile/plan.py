@@ -49,9 +49,9 @@ class BuildOrder(NamedTuple):
     verbose : bool
         True to write the commands and their output to standard error.
     force : bool
-        True to make everything again, including the files in `module_store`.
+        True to make everything again, even if `module_store` has the files.
     shipped : Path or None
-        Folder of our own compiled files that came with the package.
+        Folder of our compiled files in the package.
     """
 
     request: options.BuildRequest
@@ -73,7 +73,7 @@ class UnitFiles(NamedTuple):
     Parameters
     ----------
     stem : str
-        Start of their names, which is unique and needs no quoting for make, ninja and a shell.
+        Beginning of their names, which is unique and needs no quoting for make, ninja and a shell.
     source, object, depfile : str
         Paths relative to the build folder, or absolute.
     """
@@ -119,7 +119,7 @@ Tool = Literal[
     "preprocess", "cudafe++", "cicc", "ptxas", "fatbinary", "compile", "assemble", "embed",
     "make preamble", "separate", "device link", "link",
 ]  # fmt: skip
-"""The role of a command in a build. ``compile`` reads a source and makes an object or its assembly, ``embed`` puts
+"""The role of a command in a build. ``compile`` turns a source into an object or its assembly, ``embed`` puts
 device code into an object, ``separate`` makes names private to an object."""
 
 LINKING: tuple[Tool, ...] = ("separate", "device link", "link")
@@ -198,7 +198,7 @@ class BuildPlan(NamedTuple):
     library_path : str
         ``LD_LIBRARY_PATH`` for the commands; empty leaves it unchanged.
     aside : tuple of str
-        Files made beside the library, for later builds.
+        Files that are made beside the library, for later builds.
     """
 
     files: tuple[GeneratedFile, ...]

@@ -1,4 +1,4 @@
-"""The display of long builds on the terminal, with a line for each build that runs."""
+"""The display of long builds on the terminal, with a line for each running build."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """Return the line of the display: the number of finished commands, and a command that runs."""
+        """Return the line of the display: the number of finished commands, and a running command."""
         finished, spent = self._total - len(self._left), time.monotonic() - self.start
         doing = f": {self._left[0]}" if self._left else ""
         return printable_line(f"building {self._name} [{finished}/{self._total}] {spent:.0f} s{doing}")
 
 
 class _Display:
-    """The lines of all builds that run: a terminal has room for one writer."""
+    """The lines of all running builds, since a terminal needs a single writer."""
 
     _newest: _Display | None = None
     _lock = ThreadLock()
@@ -97,7 +97,7 @@ class _Display:
             return made
 
     def remove(self, build: Progress, ending: str) -> None:
-        """Remove a build that ended; after the last build the terminal is free."""
+        """Remove a finished build; after the last build, stop the display."""
         with self._lock:
             self.builds.remove(build)
             self._endings += [ending] if ending else []

@@ -1,4 +1,4 @@
-"""The command ``check``: a program runs under one tool after the other, and the findings of all are collected."""
+"""The command ``check``: run a program under one tool after the other, and collect the findings of all tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from be_runtime.compile.execute import Ended, run_child
 from be_runtime.debugging import checked_script, sanitizers
 
 _STATUS = re.compile(r"^[\w.]*Error: (?:[A-Z_]+: )?")
-"""The name of an exception, and XLA's word for the kind of error."""
+"""The name of an exception, and XLA's name of the kind of error."""
 
 _PYTHON_FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _READERS = {
@@ -27,15 +27,15 @@ _READERS = {
 }
 _IN_TRACE = re.compile(r"\s+#\d+ 0x[0-9a-f]+ in ")
 _CHECKED: tuple[sanitizers.Tool, ...] = ("guard", "valgrind")
-"""Tools under which the findings of checked mode count."""
+"""Tools whose runs report the findings of checked mode."""
 _FRAGILE: tuple[sanitizers.Tool, ...] = ("tsan", "valgrind")
-"""Tools that fail with some programs and on some machines: such a failure is no fault of the program."""
+"""Tools that may fail themselves, with some programs or on some machines."""
 _FATAL = re.compile(r"(?:FATAL|ERROR): ThreadSanitizer.*|valgrind: .*")
 _ASK_ASAN = ("if a C++ kernel did it, `check --tools asan` names its line",)
 _VALGRIND_S = 600.0
-"""Time for valgrind after other tools, unless the user names one: a program takes some 50 times as long under it."""
+"""Seconds for valgrind after other tools, unless the user sets a limit: a program takes some 50 times longer."""
 _SHOWN_LINES = 30
-"""Lines of output that are printed of a program that failed under one tool alone."""
+"""The number of printed lines of the output of a program that failed under one tool only."""
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     findings : tuple of Finding
         The findings of all tools, in the order of the tools.
     error : str
-        The failure of the program itself; empty if there is none.
+        The failure of the program itself; empty if it did not fail.
     """
 
     runs: tuple[sanitizers.ToolRun, ...]
@@ -79,7 +79,7 @@ def choose_tools(
 
 
 def lacking_tools(found: sanitizers.Detectors, *, has_gpu: bool) -> dict[sanitizers.Tool, str]:
-    """Return the tools that can't run here, and why."""
+    """Return the tools that can't run here, each with the reason."""
     lacking: dict[sanitizers.Tool, str] = {
         tool: f"the C++ compiler has no lib{tool}.so; install it"
         for tool in sanitizers.SANITIZED
@@ -118,7 +118,7 @@ def check_program(
     timeout_s : float, optional
         Time after which a run is stopped.
     say : callable
-        Function that prints which tool begins.
+        Function that prints the name of the tool that begins.
     """
     runs: list[sanitizers.ToolRun] = []
     begin = offset_of(0)
@@ -176,7 +176,7 @@ def offset_of(descriptor: int) -> int | None:
 def _run(child: sanitizers.Child, *, is_first: bool, timeout_s: float | None) -> Ended:
     """Run a child; print the output of the first child, and the last lines of a later child that fails.
 
-    UndefinedBehaviorSanitizer writes into the output under asan, which is therefore printed later, without its traces.
+    Under asan, UndefinedBehaviorSanitizer writes into the output, which is therefore printed later without the traces.
     """
     if is_first and child.tool != "asan":
         sys.stderr.flush()
@@ -202,7 +202,7 @@ def _read_record(child: sanitizers.Child) -> dict[str, Any]:
 def _tool_run(
     child: sanitizers.Child, ended: Ended, record: dict[str, Any], names: Iterable[str], *, is_first: bool
 ) -> sanitizers.ToolRun:
-    """Read the findings of a tool; a kernel's own error counts under the first tool, as it is the same under each."""
+    """Read the findings of a tool; only the first tool reports a kernel's own error, which is equal under all tools."""
     found = _reported(child, record)
     if child.tool in _CHECKED:
         recorded = [checks.Finding(**_tuples(each))._replace(tool=child.tool) for each in record.get("findings", [])]
@@ -222,7 +222,7 @@ def _tool_run(
 
 
 def _reported(child: sanitizers.Child, record: Mapping[str, Any]) -> list[checks.Finding]:
-    """Return the findings in a tool's own reports; a device function is named by the only called kernel that has it."""
+    """Return the findings in a tool's own reports; a device function of only one called kernel names the kernel."""
     reports = list(map(_text, _logs(child)))
     if child.tool == "guard":
         return []
@@ -245,7 +245,7 @@ def _logs(child: sanitizers.Child) -> list[Path]:
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with tuples for JSON's lists."""
+    """Return fields with tuples in place of JSON's lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
@@ -265,7 +265,7 @@ def _death(code: int, child: sanitizers.Child, running: Mapping[str, tuple[str, 
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal; real-time signals have none."""
+    """Return the name of a signal, or the number of a real-time signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -282,7 +282,7 @@ def _running_calls(child: sanitizers.Child) -> dict[str, tuple[str, str]]:
 
 
 def _in_kernel(finding: checks.Finding, running: Iterable[str]) -> checks.Finding:
-    """Name the first kernel that ran in a finding that names none."""
+    """Add the first running kernel to a finding without a kernel."""
     kernel = next(iter(running), "")
     if finding.kernel or not kernel:
         return finding
@@ -298,7 +298,7 @@ def _text(path: Path) -> str:
 
 
 def _refusals(record: dict[str, Any], tool: str) -> list[checks.Finding]:
-    """Return the error that ended the program as a finding, if it begins with a kernel's name."""
+    """Return the error that ended the program as a finding, if its text begins with a kernel's name."""
     names = [name for names in record.get("targets", {}).values() for name in names]
     message = _STATUS.sub("", record.get("error", ""))
     kernel = next((name for name in names if message.startswith(f"{name}: ")), "")
@@ -308,7 +308,7 @@ def _refusals(record: dict[str, Any], tool: str) -> list[checks.Finding]:
 
 
 def _own_error(ended: Ended, record: dict[str, Any], timeout_s: float | None) -> str:
-    """Return the failure of the program; empty if there is none."""
+    """Return the failure of the program; empty if it did not fail."""
     if ended.code is None:
         return f"the program was stopped after {timeout_s:g} s; raise --timeout"
     if ended.code < 0 and record:

@@ -1,6 +1,6 @@
 """The process of a checked program: ``TOOL RECORD script|module NAME [ARGUMENT ...]``.
 
-It runs the program in checked mode, and writes a record for the process that started it.
+The process runs the program in checked mode, and writes a record for its parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from be_runtime.load.process import PROCESS
 from be_runtime.store.index import IMAGES
 
 _IMAGE = re.compile(rf"/{IMAGES}/[0-9a-f]{{64}}\.so$")
-"""Ends of the paths of compiled modules."""
+"""The end of the path of a compiled module."""
 
 _STARTERS = (__file__, runpy.__file__, "<frozen runpy>")
 _INNER = tuple(
@@ -35,7 +35,7 @@ _INNER = tuple(
 """Parts of the paths of JAX's files."""
 
 _LARGEST_STACK = 1 << 30
-"""Bytes of a stack that had no limit: a recursion without end would take all memory of the machine."""
+"""The limit, in bytes, for a stack without a limit, since an endless recursion would take all memory."""
 
 
 class End(NamedTuple):
@@ -50,7 +50,7 @@ class End(NamedTuple):
     place : str
         The innermost line of the program's own files in the error's traceback.
     findings : tuple of Finding
-        The error's findings, as of a process that the program started.
+        The findings of the error, for example from a process that the program started.
     """
 
     code: int
@@ -88,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _checked(tool: str, calls: Path) -> Debugging:
-    """Turn on checked mode; sanitizers use its guards: each array of a kernel is an allocation of its own.
+    """Turn on checked mode. Its guards also serve sanitizers: each array of a kernel is an allocation of its own.
 
     ``BE_DEBUG`` is for processes that the program starts, so it is turned off here.
     """
@@ -124,7 +124,7 @@ def _run(kind: str, name: str) -> End:
 
 
 def _line(error: BaseException) -> str:
-    """Return an error in one line; Python's own text of a syntax error begins with the place."""
+    """Return an error in one line; Python's text of a syntax error begins with the place."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
     return "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
@@ -140,7 +140,7 @@ def _wait() -> None:
     """Wait for the devices to end their work."""
     jax = sys.modules.get("jax")
     if jax is not None:
-        with contextlib.suppress(Exception):  # an error of the program, which did not wait for it
+        with contextlib.suppress(Exception):  # an error of work that the program did not wait for
             jax.effects_barrier()
 
 

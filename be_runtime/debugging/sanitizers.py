@@ -1,4 +1,4 @@
-"""The sanitizers of ``python -m be_runtime check``: how they run a program, and their reports as one report."""
+"""The sanitizers of ``python -m be_runtime check``: their commands, and the findings in their reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOOLS: dict[Tool, str] = {
 DEVICE_TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck")
 
 SANITIZED: tuple[Tool, ...] = ("asan", "tsan")
-"""Tools for which C++ modules are compiled; their library handles faults itself."""
+"""Tools for which C++ modules are compiled with instrumentation; their library handles faults itself."""
 
 FAULTS: dict[Tool, str] = {
     "asan": "accesses outside of memory in C++ modules",
@@ -39,10 +39,10 @@ FAULTS: dict[Tool, str] = {
     "racecheck": "races on the GPU",
     "initcheck": "memory of the GPU that is read before it is set",
 }
-"""The faults that remain unchecked if a tool is missing."""
+"""The faults that are not checked if a tool is missing."""
 
 _PADDING = 4096
-"""Bytes of padding after each allocation: without it, an access beyond the end may hit the next allocation."""
+"""Bytes of padding after each allocation, so that an access beyond the end does not hit the next allocation."""
 
 
 class Invocation(NamedTuple):
@@ -69,9 +69,9 @@ class Detectors(NamedTuple):
     python : str
         The interpreter.
     preload : dict of str to tuple of str
-        Libraries that a process under each of `SANITIZED` preloads; a tool whose library is missing has no key.
+        Libraries that a process under a tool of `SANITIZED` preloads; a tool whose library is missing has no key.
     valgrind, compute_sanitizer : str
-        Path of the program; empty if there is none.
+        Path of the program; empty if it is missing.
     """
 
     python: str
@@ -89,7 +89,7 @@ class Child(NamedTuple):
     argv : tuple of str
     variables : dict of str to str
         Variables that are added to the environment of this process. ``BE_DEBUG`` is for processes that the program
-        starts: a finding is an error there.
+        starts, where a finding is an error.
     record : str
         File that the program's process writes at its end, see `be_runtime.debugging.checked_script`.
     log : str
@@ -130,8 +130,8 @@ def plan_child(tool: Tool, program: Invocation, found: Detectors, folder: str) -
 def _sanitized_variables(tool: Tool, preload: Sequence[str], log: str) -> dict[str, str]:
     """Return the variables of a process under a sanitizer of the host compiler.
 
-    AddressSanitizer's gap of shadow memory would take addresses that the GPU's driver uses. ThreadSanitizer sees
-    nothing of Python and XLA; without `intercept_tls_get_addr=0`, it guesses the size of thread-local memory and fails.
+    AddressSanitizer's gap of shadow memory would take addresses that the GPU's driver uses. ThreadSanitizer does not
+    instrument Python and XLA. Without `intercept_tls_get_addr=0`, it guesses the size of thread-local memory and fails.
     """
     options = f"log_path={log}:log_exe_name=0:halt_on_error=0"
     variables = {"BE_DEBUG": "guards", "LD_PRELOAD": " ".join(preload)}
@@ -150,10 +150,10 @@ def _sanitized_variables(tool: Tool, preload: Sequence[str], log: str) -> dict[s
 def _sanitizer_command(tool: Tool, program: str, log: str) -> tuple[str, ...]:
     options = ["--log-file", f"{log}.%p", "--require-cuda-init", "no", "--check-exit-code", "no"]
     if tool == "memcheck":
-        # An error ends its kernel, not the program, which would end in a flood of others.
+        # An error ends its kernel, not the program, since the end of a program causes many other errors.
         options += ["--destroy-on-device-error", "kernel", "--padding", str(_PADDING), "--report-api-errors", "no"]
     if tool == "initcheck":
-        options += ["--check-api-memory-access", "no"]  # copies of whole arrays are no use of each element
+        options += ["--check-api-memory-access", "no"]  # a copy of a whole array may copy unwritten elements
     return (program, "--tool", tool, *options)
 
 
@@ -167,7 +167,7 @@ _BELOW_TOOLKIT = ("bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer"
 
 
 def find_detectors(system: System, record_dir: Path) -> Detectors:
-    """Find the sanitizers of this machine; a missing one is empty."""
+    """Find the sanitizers of this machine."""
     preload = {tool: _runtime(tool, system, record_dir) for tool in SANITIZED}
     return Detectors(
         sys.executable,
@@ -178,7 +178,7 @@ def find_detectors(system: System, record_dir: Path) -> Detectors:
 
 
 def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
-    """Return a sanitizer's library and libstdc++, without which exceptions of later libraries are not found."""
+    """Return a sanitizer's library, and libstdc++, which it needs to intercept exceptions of later libraries."""
     try:
         compiler = resolve(ToolchainRequest(), system=system, record_dir=record_dir).cxx
     except errors.ToolchainError:
@@ -190,7 +190,7 @@ def _runtime(tool: Tool, system: System, record_dir: Path) -> tuple[str, ...]:
 
 
 def _library(compiler: values.HostCompiler, name: str, system: System) -> str:
-    """Return the path of a library of the compiler; empty if the compiler lacks it, and only repeats its name."""
+    """Return the path of a library of the compiler; empty if the compiler repeats the name, since it lacks it."""
     said = system.run((str(compiler.path), f"-print-file-name={name}")).stdout.strip()
     return said if Path(said).is_absolute() and system.is_file(Path(said)) else ""
 
@@ -231,7 +231,7 @@ _KINDS = (
     ("Barrier", "barrier"),
     ("Program hit", "fault"),
 )
-"""Words of a report, each with the kind of finding; the first that occur count."""
+"""Words of a report, each with the kind of finding; the first words that occur count."""
 
 
 def read_device_report(text: str, tool: str) -> tuple[Finding, ...]:
@@ -270,7 +270,7 @@ def entry_points(function: str, libraries: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def _device_blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Split a report into errors, without the marks; an error ends at an empty line or at the next error."""
+    """Split a report into errors without its line marks; an error ends at an empty line or at the next error."""
     block: list[str] = []
     for line in lines:
         text = line.removeprefix(_MARK).strip() if line.startswith(_MARK) else ""
@@ -337,7 +337,7 @@ _RACE_FRAME = re.compile(r"^\s+#\d+ (?P<function>.+?) (?:(?P<place>\S+:\d+)(?::\
 _PREFIX = re.compile(r"^==\d+== ?")
 _VALGRIND_FRAME = re.compile(r"^ +(?:at|by) 0x[0-9A-F]+: (?P<function>.+) \((?:in \S+|(?P<place>[^()\s]+:\d+))\)$")
 _END_OF_STATE = "be_delete_state"
-"""A function that XLA calls after all calls of a kernel: ThreadSanitizer can't see that order."""
+"""A function that XLA calls after all calls of a kernel, an order that ThreadSanitizer can't see."""
 
 _ACCESS = re.compile(r"^(?P<what>READ|WRITE) of size (?P<size>\d+)")
 _REGION = re.compile(r"^0x[0-9a-f]+ is located (?P<where>\d+ bytes .+ of (?P<size>\d+)-byte region) ")
@@ -363,7 +363,7 @@ class Frame(NamedTuple):
 def read_host_report(text: str) -> tuple[Finding, ...]:
     """Return the findings in a report of AddressSanitizer and UndefinedBehaviorSanitizer, one for a line and a kind.
 
-    An error outside of kernels follows from a kernel's error: it is left out if there is one.
+    If there is an error in a kernel, errors outside of kernels are left out as its consequences.
 
     Examples
     --------
@@ -436,7 +436,7 @@ def read_valgrind_report(text: str) -> tuple[Finding, ...]:
 
 
 def _one_for_each_line(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the first finding for each kind, kernel and line."""
+    """Return the first finding of each kind, kernel and line."""
     found: dict[tuple[str, str, str], Finding] = {}
     for each in findings:
         found.setdefault((each.kind, each.kernel, each.source), each)
@@ -502,7 +502,7 @@ def _first_trace(block: Sequence[str]) -> list[Frame]:
 
 
 def _host_finding(kind: str, what: str, tool: str, frames: Sequence[Frame], more: str = "") -> Finding:
-    """Make a finding; the frames of the access name the kernel, else the rest of the report does."""
+    """Make a finding; the frames of the access name the kernel, or else the rest of the report."""
     texts = [*(frame.function for frame in frames), more]
     symbols = (match for text in texts if (match := _SYMBOL.search(text)))
     kernel = next((match["symbol"] for match in symbols), "")
@@ -522,7 +522,7 @@ def _host_finding(kind: str, what: str, tool: str, frames: Sequence[Frame], more
 
 
 class ToolRun(NamedTuple):
-    """One tool's part of a check.
+    """The run of one tool in a check.
 
     Parameters
     ----------
@@ -554,14 +554,14 @@ def with_names(findings: Iterable[Finding], targets: Iterable[str]) -> tuple[Fin
 
 
 def with_callers(findings: Sequence[Finding], calls: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-    """Add the lines that call a kernel where a tool does not see them: the line of another finding, or of all calls."""
+    """Add the lines that call a kernel, which a tool does not report: the line of another finding, or of all calls."""
     known = {name: " or ".join(lines) for name, lines in calls.items()}
     known |= {each.kernel: each.caller for each in reversed(findings) if each.caller}
     return tuple(each._replace(caller=each.caller or known.get(each.kernel, "")) for each in findings)
 
 
 def distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Leave out findings that a second tool reports in the same words."""
+    """Remove findings that another tool reports with the same text."""
     found: dict[tuple[str, str, str], Finding] = {}
     for each in findings:
         found.setdefault((each.kernel, each.kind, each.message), each)

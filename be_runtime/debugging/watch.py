@@ -1,4 +1,4 @@
-"""Modules that follow their sources while `be_runtime.watch` is on: calls and a thread compile saved sources."""
+"""Modules that are reloaded while `be_runtime.watch` is on: a thread, or a call, compiles the saved sources."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _FILE_AND_LINE = re.compile(r"(/[^\s:\"'`(),][^:(\n\"'`]*)[:(]\d+")
 """A file and a line, as compilers write them."""
 
 _QUIET_S = 0.05
-"""Time for which files must stay the same: an editor may write a file in several steps."""
+"""Seconds for which files must stay unchanged, since an editor may write a file in several steps."""
 
 _MOST_PAUSES = 40
-"""Number of such times after which files are read as they are, even if one is missing or empty."""
+"""The number of such periods after which files are read, even if one is missing or empty."""
 
 _LONGEST_END_S = 1.0
-"""Longest time that the end of a watch waits for its thread, which may be compiling."""
+"""Longest time, in seconds, that the end of a watch waits for its thread, which may be compiling."""
 
 Stamp = tuple[int, int, int, int] | None
-"""The fields of a file's stat that change with its content; None if there is no such file."""
+"""The fields of a file's stat that change with its content; None for a missing file."""
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return the stamp of a file or folder; None if there is none."""
+    """Return the stamp of a file or folder; None if it does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116 - each call of a function stats its files
     except OSError:
@@ -93,7 +93,7 @@ class MadeModule(NamedTuple):
 
 
 class Maker(Protocol):
-    """The part of a `Watcher` that a followed module uses."""
+    """The interface of a `Watcher` for a followed module."""
 
     def is_on(self) -> bool:
         """Return whether files are followed now."""
@@ -102,7 +102,7 @@ class Maker(Protocol):
         """Make the module of a request, and register its names."""
 
     def changed(self, module: CompiledModule) -> None:
-        """Take note of a module's new code."""
+        """Handle a module's new code."""
 
     def failed(self, name: str, error: Exception) -> None:
         """Show why the files of a module can't be used."""
@@ -147,7 +147,7 @@ class FollowedModule:
         return bool(self._stamps)
 
     def current(self) -> CompiledModule:
-        """Return the module of the current files, made now if they changed; the module before if that fails."""
+        """Return the module of the current files, made now if they changed; if that fails, the previous module."""
         self.follow()
         problem = self._problem
         if problem is not None and self._maker.is_on():
@@ -169,7 +169,7 @@ class FollowedModule:
             self._maker.changed(after)
 
     def _update(self) -> None:
-        """Replace the module by the module of the current files; keep it, and show the error, if that fails."""
+        """Replace the module with the module of the current files; if that fails, keep it and show the error."""
         seen = self._settled_stamps()
         try:
             made, stamps = self._make(seen)
@@ -184,7 +184,7 @@ class FollowedModule:
             if ModuleInfo.of(made).content_hash != ModuleInfo.of(self.module).content_hash:
                 self.module = made
             self._problem = None
-            self._stamps = stamps  # last: another thread that finds nothing changed takes the module
+            self._stamps = stamps  # last, since a thread that finds equal stamps takes the module
 
     def _make(self, seen: dict[str, Stamp]) -> tuple[CompiledModule, dict[str, Stamp]]:
         """Return the module of the current files and their stamps; `seen` has the stamps that were taken before."""
@@ -198,19 +198,19 @@ class FollowedModule:
         return made.module, stamps
 
     def _stamp_before(self, path: str, time_ns: int) -> Stamp:
-        """Return the stamp of a file; None if it may have changed since a time, so that it counts as changed."""
+        """Return the stamp of a file; None if the file may have changed since a time, so that it counts as changed."""
         now = self._stamp(path)
         return None if now is not None and now[1] >= time_ns else now
 
     def _own_paths(self, request: BuildRequest) -> list[str]:
-        """Return the files of a request, and the folder of a request for a folder: a file may be added to it."""
+        """Return the files of a request, and its folder if it is for a folder, to which files may be added."""
         paths = [str(unit.path) for unit in request.units if unit.path is not None]
         if paths and self._reread is dir_again:
             paths.append(os.path.dirname(paths[0]))  # noqa: PTH120 - as stamp_of
         return paths
 
     def _settled_stamps(self) -> dict[str, Stamp]:
-        """Wait until no file changes any more, and return the stamps."""
+        """Wait until the files stop changing, and return the stamps."""
         stamps = self._current_stamps()
         for _ in range(_MOST_PAUSES):
             self._pause(_QUIET_S)
@@ -227,7 +227,7 @@ class FollowedModule:
 
 
 class LiveModule(CompiledModule):
-    """A module that has the state of the module of its current files.
+    """A module that refers to the module of its current files.
 
     Parameters
     ----------
@@ -244,14 +244,14 @@ class LiveModule(CompiledModule):
 
     @frames.public
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function, which follows the files too.
+        """Return a function, which also follows the files.
 
         Raises
         ------
         KeyError
             No version of the module had such a function.
         AttributeError
-            An earlier version had it, and the current one does not.
+            An earlier version had the function, but the current one does not.
         """
         live: dict[str, LiveFunction] = self.__dict__["__live__"]
         if name not in live:
@@ -263,7 +263,7 @@ class LiveModule(CompiledModule):
 class LiveFunction(KernelFunction[..., Any]):
     """A function of a module that follows its files: each call runs the current code.
 
-    Its options and its rules stay when the code changes.
+    The options and the rules stay when the code changes.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class LiveFunction(KernelFunction[..., Any]):
 
 
 class Watching:
-    """A call of `be_runtime.watch`; used as a context manager, it ends with its block."""
+    """A call of `be_runtime.watch`. As a context manager, it ends with its block."""
 
     def __enter__(self) -> Self:
         return self
@@ -357,7 +357,7 @@ class _Options(NamedTuple):
 
 
 class Watcher:
-    """The followed modules of a process, and the calls of `be_runtime.watch`; the options of the last call hold.
+    """The followed modules of a process, and the calls of `be_runtime.watch`, of which the last one has the options.
 
     Parameters
     ----------
@@ -419,14 +419,14 @@ class Watcher:
         return calls[-1].interval_s if calls else 0.0
 
     def follow_all(self) -> None:
-        """Make each module again whose files changed."""
+        """Make each module with changed files again."""
         with self._lock:
             followed = tuple(self._followed)
         for each in followed:
             each.follow()
 
     def _load(self, request: BuildRequest, options: LoadOptions, reread: Reread) -> CompiledModule:
-        """Load a module, which follows its files if it has any."""
+        """Load a module, and follow its files if it has files."""
         followed = FollowedModule(request, options, reread, self)
         self.changed(followed.module)
         if not followed.has_files:
@@ -436,13 +436,13 @@ class Watcher:
         return LiveModule(followed)
 
     def make(self, request: BuildRequest, options: LoadOptions) -> MadeModule:
-        """Make the module of a request; a name that has other code already keeps it."""
+        """Make the module of a request; a registered name keeps its code."""
         session = self._process.session(options.build_directory)
         loaded = load.load(request, options, session)
         return MadeModule(loaded.module, author_files(loaded.entry, loaded.key, session.system))
 
     def changed(self, module: CompiledModule) -> None:
-        """Forget JAX's programs if the last call asked for it and the module's name had other code before."""
+        """Forget JAX's programs if the last call requested it and the module's name had other code before."""
         info = ModuleInfo.of(module)
         name = info.name, info.platform
         before, self._contents[name] = self._contents.get(name), info.content_hash
@@ -457,7 +457,7 @@ class Watcher:
         self.show(name, error)
 
     def _report_stale(self, names: Sequence[str]) -> None:
-        """Print, once for each name, that `jax.ffi.ffi_call` calls its first code."""
+        """Print, once for each name, that `jax.ffi.ffi_call` calls the first code."""
         stale = [name for name in names if name not in self._stale_names]
         self._stale_names.update(stale)
         if stale:
@@ -473,7 +473,7 @@ def watcher() -> Watcher:
 
 
 def _join(thread: threading.Thread | None) -> None:
-    """Wait for a thread to end, but not for long: it may be compiling."""
+    """Wait for a thread to end, but not for long, since it may be compiling."""
     if thread is not None and thread.is_alive():
         thread.join(_LONGEST_END_S)
 

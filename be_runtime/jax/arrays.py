@@ -1,6 +1,6 @@
 """The attributes and arrays of a call: checks, and the axes that may be split over devices.
 
-Axes are named by *factors* as in Shardy's rules. A factor of several arrays is split in all of them alike.
+Axes are named by *factors*, as in Shardy's rules. A factor is split in the same way in all arrays that have it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Layouts = tuple[tuple[int, ...] | None, ...]
 
 
 class ArraySpec(NamedTuple):
-    """The dtype and shape of an array in a kernel; an extent is a symbolic dimension where JAX exports any size."""
+    """The dtype and shape of an array in a kernel; an extent may be a symbolic dimension of ``jax.export``."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -85,7 +85,7 @@ class ArraySpec(NamedTuple):
 
 
 def is_symbolic(extent: object) -> bool:
-    """Return whether an extent is a symbolic dimension of ``jax.export``: it follows the arithmetic of integers."""
+    """Return whether an extent is a symbolic dimension of ``jax.export``, which has the arithmetic of integers."""
     return hasattr(extent, "dimension_as_value")
 
 
@@ -122,7 +122,7 @@ def check_known(label: str, arrays: Sequence[Any]) -> None:
 
 
 def check_structs(leaves: Sequence[object], label: str = "outs") -> None:
-    """Check that there is an output, and that each has a shape and a dtype, supported or not."""
+    """Check that there is an output, and that each output has a shape and a dtype, which may be unsupported."""
     if not leaves:
         raise ArgumentError(f"{label} is empty: a kernel needs at least one output")
     for index, leaf in enumerate(leaves):
@@ -154,7 +154,7 @@ def check_aliases(aliases: object) -> dict[int, int]:
 
 
 def match_aliases(aliases: Mapping[int, int], inputs: Sequence[ArraySpec], outs: Sequence[ArraySpec]) -> None:
-    """Check that each input can share its memory with the output it is paired with, and with no other input."""
+    """Check that each input can share its memory with its output, and that no two inputs share it."""
     for source, target in aliases.items():
         if source >= len(inputs) or target >= len(outs):
             raise ArgumentError(
@@ -236,7 +236,7 @@ def check_layouts(given: Sequence[Sequence[int] | None] | None, what: str) -> La
 def match_alias_layouts(
     label: str, aliases: Sequence[tuple[int, int]], inputs: Layouts | None, outputs: Layouts | None
 ) -> None:
-    """Check that an input and a result that share their memory have one layout there."""
+    """Check that an input and a result that share their memory have the same layout."""
     for source, target in aliases:
         pair = [
             None if each is None or each == (*range(len(each)),) else each
@@ -251,7 +251,7 @@ def match_alias_layouts(
 
 
 def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpec], what: str) -> None:
-    """Check that there is a layout for each array, of as many axes."""
+    """Check that each array has a layout with the same number of axes."""
     if layouts is None:
         return
     if len(layouts) != len(arrays):
@@ -262,7 +262,7 @@ def match_layouts(label: str, layouts: Layouts | None, arrays: Sequence[ArraySpe
 
 
 VMAPPED = "vmap axis "
-"""Prefix of the factors of batches; no name in a declaration has it."""
+"""Prefix of the factors of batches, which no name in a declaration can have."""
 
 
 class Split(NamedTuple):
@@ -273,7 +273,7 @@ class Split(NamedTuple):
     operands, results : tuple of tuple of str
         A factor for each axis of each array, without scratch memory.
     free : tuple of str
-        Factors that may be split; each device needs all of any other.
+        Factors that may be split. Each device needs all other factors as a whole.
     reduce : tuple of str
         Free factors along which the results of parts are summed.
     scratch : tuple of str
@@ -285,7 +285,7 @@ class Split(NamedTuple):
     measured : tuple of Measure
         Functions that an expression may name, as ``f()``; see `be_runtime.jax.sizes`.
     computed : tuple of (str, tuple of str), or None
-        Attributes of whole numbers that differ between devices, as expressions. None if functions of the arrays compute
+        Attributes with integers that differ between devices, as expressions. None if functions of the arrays compute
         them, so that the call can't be split.
     on_gather : {"warn", "error"}
     merged : int
@@ -354,7 +354,7 @@ class Split(NamedTuple):
 
     @property
     def first(self) -> str:
-        """The factor of the results' first axis that is not a batch's; empty if there is none."""
+        """The factor of the results' first axis that does not belong to a batch; empty without one."""
         return next((factor for factor in self.results[0] if not factor.startswith(VMAPPED)), "")
 
     def _merges(self, factors: Sequence[str]) -> int:

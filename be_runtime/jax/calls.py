@@ -42,12 +42,12 @@ def bind(operands: Sequence[Any], *, results: Sequence[ArraySpec], **fields: Any
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function on its first call with arrays of some types; within another program it leaves no trace."""
+    """Compile a function on its first call with arrays of some types; within another program, inline the function."""
     return jax.jit(function, inline=True)
 
 
 def caller() -> str:
-    """Return the line of the author's code that makes the call being traced, as ``train.py:33 in step``."""
+    """Return the line of the author's code whose call is traced, such as ``train.py:33 in step``."""
     found = internals.user_line()
     if found is None:
         return ""
@@ -64,7 +64,7 @@ _new_context = made_once(1)(lambda: jax.make_user_context(default_value=None))
 
 @contextlib.contextmanager
 def traced_anew(value: Hashable) -> Iterator[None]:
-    """Use only programs that this thread traced with an equal value; before JAX 0.8 all programs are dropped."""
+    """Use only programs that this thread traced with an equal value; before JAX 0.8, drop all programs."""
     if hasattr(jax, "make_user_context"):
         with _new_context()(value):
             yield
@@ -86,7 +86,7 @@ def high_level(name: str, place: Callable[..., Any], find: Callable[[dict[str, A
     place : callable
         Function from the arrays and keyword arguments of a call to all its arrays and the other keyword arguments.
     find : callable
-        Function from the keyword arguments of a call to the function to run; it returns one object for equal keywords.
+        Function from the keyword arguments of a call to the function to run; equal keywords give the same object.
     """
     primitive: Any = type(name, (_Rules, internals.high_level_primitive()), {})
 
@@ -167,7 +167,7 @@ def wrap(
 ) -> Run:
     """Return `run`, the call of an entry point with `params`, with the backward rule if there is one.
 
-    `asked` has for each result whether the call has it; it is empty if the call has all.
+    `asked` states for each result whether the call has it. It is empty if the call has all results.
     """
     if derivative.backward is None:
         return run

@@ -23,7 +23,7 @@ from be_toolchain.machine.http import run_bounded
 _CALLS = ("key_value_set_bytes", "blocking_key_value_get_bytes")
 
 _LONGEST_S = 10.0
-"""Time limit of a call. Where process 0 is stopped, JAX's own calls wait until it is woken."""
+"""Time limit of a call, in seconds. If process 0 is stopped, JAX's own calls wait until it continues."""
 
 
 class JobStoreError(Exception):
@@ -49,7 +49,7 @@ class JobStore(NamedTuple):
     process: int
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> bool:
-        """Set a value; return False if there is one already, which stays unless `replace` is true.
+        """Set a value; if there is a value already, return False, and keep it unless `replace` is true.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class JobStore(NamedTuple):
         return True
 
     def get(self, key: str, patience_s: float) -> bytes | None:
-        """Wait for a value and return it; None if there is none in time.
+        """Wait for a value and return it; None if it does not arrive in time.
 
         Raises
         ------
@@ -96,12 +96,12 @@ def find_job_store() -> JobStore | None:
 
 
 def _state() -> object:
-    """Return JAX's state of the job. A program that has not imported this module of JAX is in no job."""
+    """Return JAX's state of the job; None if the program has not imported JAX's module, and so is in no job."""
     return getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
 
 
 def _bounded(call: Callable[[], object], patience_s: float) -> object:
-    """Return the result of a call or raise `JobStoreError`. The call runs in a thread, so that Ctrl-C ends the wait."""
+    """Return the result of a call or raise `JobStoreError`; use a thread, so that Ctrl-C ends the wait."""
     try:
         return run_bounded(lambda _: call(), patience_s, patience_s)
     except TimeoutError:
@@ -114,7 +114,7 @@ _inherited: object = None
 
 
 def _forget_inherited() -> None:
-    """Note the client that a forked child inherits: without the parent's threads, its calls never return."""
+    """Note the client that a forked child inherits, whose calls never return without the parent's threads."""
     global _inherited  # noqa: PLW0603 - a fact about this process
     _inherited = getattr(_state(), "client", None)
 

@@ -19,19 +19,19 @@ from be_runtime.jax.partition import TARGET as PARTITIONER
 from be_runtime.jax.sizes import Measure
 
 Rename = Callable[[str, str], tuple[str, str]]
-"""Function from a call's target and kernel to the new target and kernel; the kernel is empty for a call without one."""
+"""Function from a call's target and kernel to the new ones; the kernel is empty for a call without a kernel."""
 
 _KERNEL = "kernel"
 """Attribute of the launcher's calls that names the kernel."""
 
 _NAME = re.compile(r'loc\("([^"]*)"[()]')
-"""The location of an operation that has a name; the location of a line of a file has numbers after the name."""
+"""The location of a named operation; in the location of a line of a file, numbers follow the name."""
 
 _FOREIGN = re.compile(r"custom_call @([^(]+)\(")
-"""The target of a call that JAX refuses to export, in JAX's message."""
+"""The target in JAX's message about a call that it refuses to export."""
 
 _CONFIGS = ("backend_config", "mhlo.backend_config")
-"""Names under which a call has its attributes; JAX writes the second one, which older JAX reads too."""
+"""Names under which a call has its attributes. JAX writes the second one, which older releases read, too."""
 
 
 def export_program(
@@ -51,7 +51,7 @@ def export_program(
         Arrays, or shapes and dtypes.
     platforms : sequence of str or None
     targets : callable
-        Function that returns this package's targets, which JAX alone refuses to export.
+        Function that returns this package's targets, which JAX by itself refuses to export.
     rename : callable
 
     Raises
@@ -127,7 +127,7 @@ def callable_program(program: Any) -> Callable[..., Any]:
 
 
 def describe_program(program: Any) -> dict[str, Any]:
-    """Describe a program for people who read its file."""
+    """Describe a program for readers of its file."""
     return {
         "function": program.fun_name,
         "in": [each.str_short() for each in program.in_avals],
@@ -144,10 +144,10 @@ def default_platforms() -> list[str]:
 
 
 def device_archs() -> dict[str, list[str]]:
-    """Return the architectures of JAX's local devices by platform, which has its name in bundles."""
+    """Return the architectures of JAX's local devices by platform, with the platforms' names in exported programs."""
     try:
         devices = jax.local_devices(backend="cuda")
-    except RuntimeError:  # there are none, or JAX's settings exclude them
+    except RuntimeError:  # there are no such devices, or JAX's settings exclude them
         return {"cpu": []}
     return {"cpu": [], "CUDA": [str(device.compute_capability) for device in devices]}
 
@@ -181,7 +181,7 @@ def _renamed(program: Any, rename: Rename) -> Any:
 
 
 def _serialize(module: Any) -> bytes:
-    """Serialize a module for JAX releases from a month ago on, as ``jax.export`` does."""
+    """Serialize a module for JAX releases of the last month and later, as ``jax.export`` does."""
     month = stablehlo.StablehloCompatibilityRequirement.WEEK_4
     version = stablehlo.get_version_from_compatibility_requirement(month)
     try:
@@ -199,9 +199,10 @@ def _operations(operation: Any) -> Iterator[Any]:
 
 
 def _forget_places(module: Any, operations: Sequence[Any]) -> None:
-    """Remove the author's files, which no program needs; the operations' names stay, which profiles show.
+    """Remove the locations in the author's files, but keep the names of operations, which profiles show.
 
-    So equal functions are equal programs, wherever their sources are. With MLIR of older JAX, the names go too.
+    Equal functions are then equal programs, wherever their sources are. With the MLIR of older JAX releases, the names
+    are removed, too.
     """
     try:
         for each in operations:

@@ -12,11 +12,11 @@ from typing import Any
 from be_toolchain.machine.forks import ThreadLock
 
 _MOST_LINES = 8
-"""Lines of one kernel that are reported."""
+"""The largest number of reported lines of a kernel."""
 
 
 class FaultNames:
-    """The names that the process has given to the code of kernels."""
+    """The names of this process for the code of kernels."""
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, None]] = {}
@@ -26,7 +26,7 @@ class FaultNames:
         self._lock = ThreadLock()
 
     def add_code(self, label: str, code: int, library: ctypes.CDLL) -> None:
-        """Name code that is on the stack while a kernel runs; the library has the function that names code."""
+        """Name code that is on the stack while a kernel runs, by a function of the library."""
         with self._lock:
             self._native = self._native or library.be_name_kernel
             self._codes.setdefault(label, {})[code] = getattr(library, "be_running_kernel", None)

@@ -1,10 +1,10 @@
-"""Private names of JAX that calls need. No other file of the package imports private names of JAX for calls.
+"""Private names of JAX for calls. No other file of the package imports private names of JAX for calls.
 
 =============================  ============================================  ===============
 name                           use                                           JAX releases
 =============================  ============================================  ===============
-``auto_insert_reshard``        operands vary alike within ``shard_map``      since 0.10.1
-``standard_insert_pvary``      operands vary alike within ``shard_map``      before 0.10.1
+``auto_insert_reshard``        operands vary equally within ``shard_map``    since 0.10.1
+``standard_insert_pvary``      operands vary equally within ``shard_map``    before 0.10.1
 ``aval.mat``                   axes of a mesh over which a value varies      since 0.10.0
 ``aval.vma``                   axes of a mesh over which a value varies      before 0.10.0
 ``reduction_factors``          sums of parts, in a rule of Shardy            since 0.7.2
@@ -15,7 +15,7 @@ Shardy, by default             shardings of results                          sin
 ``hijax.VJPHiPrimitive``       base class of ``KernelFunction.as_hijax``     0.10.0 to 0.11.1
 =============================  ============================================  ===============
 
-The others are in all releases from 0.6.0 to 0.12.
+All releases from 0.6.0 to 0.12 have the other names.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from be_runtime.jax.arrays import Split
 __all__ = ["HloSharding", "OpSharding", "effects", "mlir"]
 
 Primitive = core.Primitive
-"""The class that `jax.extend.core` has too; that module imports Pallas, which takes 20 ms of a program's first call."""
+"""The class that `jax.extend.core` has, too, but that module imports Pallas, which adds 20 ms to the first call."""
 
 HloSharding, OpSharding = xla_client.HloSharding, xla_client.OpSharding
 
 InconclusiveDimensionOperation = core.InconclusiveDimensionOperation
-"""The error of comparing symbolic dimensions; releases differ in its public place."""
+"""The error of comparing symbolic dimensions, whose public module differs between releases."""
 
 abstract_token = core.abstract_token
 batching_rules = batching.fancy_primitive_batchers
-"""Batching rules that get the data of the axis, by primitive."""
+"""Batching rules by primitive. They get the data of the axis."""
 
 _HAS_SUMS = "reduction_factors" in inspect.signature(SdyShardingRule).parameters
 _FRAME_OF_INFO = "source_info" in inspect.signature(source_info_util.user_frame).parameters
 
 
 def hide_frames(folder: str) -> None:
-    """Leave the frames of a folder out of the lines of calls and of tracebacks that JAX filters."""
+    """Exclude the frames of a folder from the lines of calls and from tracebacks that JAX filters."""
     source_info_util.register_exclusion(folder)
     traceback_util.register_exclusion(folder)
 
@@ -69,10 +69,10 @@ vary_alike: Callable[..., Sequence[Any]] = (
 
 
 def user_line() -> tuple[str, int, str] | None:
-    """Return file, line and function of the author's code that makes the call being traced.
+    """Return file, line and function of the author's code whose call is traced.
 
-    Where JAX evaluates a traced program, as for derivatives, this is the line of the first call. Else this is the
-    innermost line of the thread outside of JAX and this package: JAX's own traceback ends at the innermost trace.
+    If JAX evaluates a traced program, as for derivatives, this is the line of the first call. Otherwise it is the
+    innermost line of the thread outside of JAX and this package, since JAX's traceback ends at the innermost trace.
     """
     context: Any = source_info_util._source_info_context.context  # noqa: SLF001
     if context.traceback is not None:
@@ -129,7 +129,7 @@ def sharding_rule(split: Split, operands: Sequence[Any], results: Sequence[Any])
 
 
 def register_partitioner(name: str, partition: Callable[..., Any], infer: Callable[..., Any]) -> None:
-    """Register a partitioner of custom calls with XLA, and with the plugins of devices, which have own registries."""
+    """Register a partitioner of custom calls with XLA, and with device plugins, which have registries of their own."""
     register = functools.partial(
         xla_client.register_custom_call_partitioner,
         name,
@@ -148,7 +148,7 @@ def high_level_primitive() -> Any:
     Raises
     ------
     TransformError
-        This JAX has none, or one without effects.
+        This release of JAX has no such class, or one without effects.
     """
     try:
         hijax: Any = importlib.import_module("jax.experimental.hijax")

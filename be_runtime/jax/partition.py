@@ -1,8 +1,8 @@
-"""The partitioner of all calls: XLA asks it for the program of one device when it compiles for several.
+"""The partitioner of all calls: XLA asks it for the program of one device when it compiles for several devices.
 
 A call is emitted as ``be.partition.v1`` with its description as JSON. The partitioner keeps nothing between calls, and
-no object of this process is in a program. So JAX's persistent cache finds programs, and programs can be exported. The
-program of one device calls the kernel on the device's parts, and sums partial results by an all-reduce.
+a program refers to no object of this process, so JAX's persistent cache works, and programs can be exported. The
+program of one device calls the kernel with the device's parts, and sums partial results by an all-reduce.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Placement:
                 self._read(split, factors, sharding, shape.dimensions())
 
     def _read(self, split: Split, factors: Sequence[str], sharding: Any, extents: Sequence[int]) -> None:
-        counts = sharding.tile_assignment_dimensions()  # with one more axis where several devices have one part
+        counts = sharding.tile_assignment_dimensions()  # has a further axis if several devices have the same part
         tiles = np.array(sharding.tile_assignment_devices()).reshape(counts)
         self.devices = tiles.size
         for index, factor in enumerate(factors):  # the first array that splits a factor decides
@@ -70,7 +70,7 @@ class Placement:
         return HloSharding.from_proto(sharding)
 
     def sums(self, split: Split, mesh: Any) -> list[list[int]]:
-        """Return groups of devices that have all parts of the results together; empty if each result is whole."""
+        """Return groups of devices that together have all parts of the results; empty if each result is whole."""
         reduced = [factor for factor in split.partial_sums() if factor in self.count]
         if not reduced:
             return []
@@ -92,7 +92,7 @@ class Placement:
 
 
 def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequence[Any], shapes: Sequence[Any]) -> None:
-    """Warn of arguments that a device needs a larger part of than it has."""
+    """Warn of arguments of which a device needs a larger part than it has."""
     for number, (factors, sharding, shape) in enumerate(zip(split.operands, shardings, shapes, strict=True)):
         counts = sharding.tile_assignment_dimensions() if sharding.is_tiled() else ()
         for axis, (factor, count) in enumerate(zip(factors, counts, strict=False)):
@@ -110,7 +110,7 @@ def _check_gathers(label: str, split: Split, place: Placement, shardings: Sequen
 
 
 def _reason(split: Split, place: Placement, factor: str, count: int, extent: int) -> str:
-    """Return why each device needs more of an axis that is split into `count` parts."""
+    """Return the reason why each device needs more than its part of an axis that is split into `count` parts."""
     name = factor.rpartition(": ")[2]
     if factor in place.count:
         return f"another array has it in {place.count[factor]} parts"
@@ -276,7 +276,7 @@ def _all_reduce(index: int, tensor: _Tensor, groups: list[list[int]]) -> str:
 
 
 def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: Any, text: Any) -> Any:
-    """Return the program of one device, and the shardings of its arguments and results, to XLA."""
+    """Return the program of one device for XLA, with the shardings of its arguments and results."""
     config = json.loads(text)
     split = Split.from_json(config["split"])
     several = result_shape.is_tuple()
@@ -298,7 +298,7 @@ def _partition(shapes: Any, shardings: Any, result_shape: Any, result_sharding: 
 
 
 def _infer(shapes: Any, shardings: Any, result_shape: Any, text: Any) -> Any:
-    """Return the shardings of the results to XLA's older partitioner, which doesn't read Shardy's rules."""
+    """Return the shardings of the results for XLA's older partitioner, which does not read Shardy's rules."""
     split = Split.from_json(json.loads(text)["split"])
     place = Placement(split, list(zip(split.operands, shardings, shapes, strict=True)))
     outs = [place.sharding(factors) for factors in split.results]

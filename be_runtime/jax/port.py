@@ -1,6 +1,6 @@
-"""Access to JAX that imports jax on first use: its headers, the registration of handlers, and arrays.
+"""Access to JAX, which is imported on first use: headers, registration of handlers, arrays.
 
-Nothing here starts a JAX backend.
+No function here starts a JAX backend.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from be_toolchain.errors import HeaderNotFoundError
 PLATFORMS = {"cuda": "CUDA", "hip": "ROCM", "cpp": "cpu"}
 """JAX's name of the platform for each language's handlers."""
 _HANDLERS: dict[str, object] = {}
-"""The handlers of this process by their targets; an entry is added once, by one atomic operation, and stays."""
+"""The handlers of this process by their targets. An entry is added by one atomic operation and never changes."""
 
 
 def ffi_include_dir() -> Path:
@@ -63,7 +63,7 @@ def addresses(handler: object) -> dict[str, int]:
 
 
 def capsule_address(capsule: object) -> int:
-    """Return the address of the function in a capsule of JAX's."""
+    """Return the address of the function in a JAX capsule."""
     read = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
@@ -72,7 +72,7 @@ def capsule_address(capsule: object) -> int:
 
 
 def as_array(value: Any, dtype: str | None = None) -> Any:
-    """Convert a value to an array or a tracer, of a dtype or of JAX's choice; a wrong value raises TypeError."""
+    """Convert a value to an array or a tracer, by default of JAX's dtype; raise TypeError for other values."""
     import jax.numpy as jnp
 
     return jnp.asarray(value, dtype)
@@ -93,14 +93,14 @@ def stage_capsules(stages: Mapping[str, object]) -> object:
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
-    """Return the types of errors of XLA's programs: of the first run of a program, and of its later runs."""
+    """Return the types of the errors of XLA's programs: in the first run of a program, and in later runs."""
     import jax
 
     return jax.errors.JaxRuntimeError, ValueError
 
 
 def is_at_least(extent: Any, least: int) -> bool:
-    """Return whether a symbolic dimension of ``jax.export`` is known to be so large."""
+    """Return whether a symbolic dimension of ``jax.export`` is known to be at least `least`."""
     from be_runtime.jax.internals import InconclusiveDimensionOperation
 
     try:
@@ -110,21 +110,21 @@ def is_at_least(extent: Any, least: int) -> bool:
 
 
 def wait(tree: Any) -> None:
-    """Wait until the arrays of a pytree are computed; tracers are left alone."""
+    """Wait until the arrays of a pytree are computed; ignore tracers."""
     import jax
 
     jax.block_until_ready([leaf for leaf in jax.tree_util.tree_leaves(tree) if not is_traced(leaf)])
 
 
 def is_traced(value: Any) -> bool:
-    """Return whether a value is known only when a program runs."""
+    """Return whether a value is a tracer, known only when a program runs."""
     import jax
 
     return isinstance(value, jax.core.Tracer)
 
 
 def like_arrays(outs: Any) -> Any:
-    """Replace each array of a pytree by its shape and dtype."""
+    """Replace each array of a pytree with its shape and dtype."""
     import jax
     import numpy as np
 
@@ -133,7 +133,7 @@ def like_arrays(outs: Any) -> Any:
 
 
 def over_leading_axes(function: Callable[..., Any], depth: int, has: Sequence[bool]) -> Callable[..., Any]:
-    """Map a function over so many leading axes of the arrays that have them."""
+    """Map a function over `depth` leading axes of the arrays that have them."""
     import jax
 
     for _ in range(depth):

@@ -29,7 +29,7 @@ from be_toolchain.named import NamedTuple
 _LOOPS = ("sequential", "sequential_unrolled")
 
 _MERGED = "merged"
-"""Method of kernels that compute each element of the first axis alone: where possible, a batch is more elements."""
+"""Method of kernels that compute the elements of the first axis independently: a batch becomes more elements."""
 
 _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
 
@@ -37,16 +37,16 @@ _WHOLE_BATCH = ("broadcast_all", "expand_dims", "legacy_vectorized")
 def pull_back(
     function: Callable[..., Any], arrays: Sequence[Any], cotangents: Callable[[Any], Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return cotangents of the results, and the cotangent of each array that follows from them."""
+    """Return cotangents of the results, and the resulting cotangent of each array."""
     results, pull = jax.vjp(function, *map(jnp.asarray, arrays))
     given = jax.tree_util.tree_map(cotangents, results)
     return jax.tree_util.tree_leaves(given), list(pull(given))
 
 
 def on_explicit_parts(function: Callable[..., Any], split: Split, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """Call a function with the parts of arrays that are split by their types; return None if none is split.
+    """Call a function with the parts of arrays whose types are split; return None if no type is split.
 
-    A kernel whose launch is a Python function of the arrays needs it: the function gets the shapes of one device.
+    A kernel with a launch by a Python function of the arrays needs the shapes of one device.
     """
     axes = _split_axes(split, [jax.typeof(each) for each in operands])
     if not axes or not hasattr(jax, "shard_map"):  # JAX 0.6.0 has another one
@@ -91,7 +91,7 @@ def names_of(axis: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class KernelEffect(effects.Effect):
-    """The effect of a kernel that does more than compute its results; exported programs name the class."""
+    """The effect of a kernel with side effects. Exported programs contain the name of the class."""
 
     def __repr__(self) -> str:
         return "kernel (side effect)"
@@ -120,7 +120,7 @@ class BatchLoop(NamedTuple):
     element : KernelCall
         The call for one element.
     mapped : tuple of bool
-        True for each operand that has the batch's axis, its first.
+        True for each operand whose first axis is the batch's.
     """
 
     element: KernelCall
@@ -166,7 +166,7 @@ class KernelCall(NamedTuple):
         call with the cotangent of the results in place of the input, and returns the input's cotangent.
     loop : BatchLoop or None
         The call for one element of the leading axis, if that axis is a batch whose elements are computed one after the
-        other. Then aliases, layouts and attributes describe one element.
+        other. In that case, aliases, layouts and attributes describe one element.
     """
 
     label: str
@@ -212,7 +212,7 @@ def abstract(*avals: Any, call: KernelCall) -> tuple[list[Any], set[Any]]:
 
 
 def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: KernelCall) -> tuple[Any, Any]:
-    """Compute the results, and their tangents by the same kernel where it is linear."""
+    """Compute the results, and the tangents by the same kernel for inputs in which it is linear."""
     moving = [index for index, tangent in enumerate(tangents) if not is_zero(tangent)]
     lacking = [index for index in moving if index not in dict(call.transposes)]
     if lacking:
@@ -234,7 +234,7 @@ def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Kern
 
 
 def transpose(cotangents: Sequence[Any], *operands: Any, call: KernelCall) -> list[Any]:
-    """Compute the cotangent of the input in which the kernel is linear, also of a batch."""
+    """Compute the cotangent of the input in which the kernel is linear, even of a batch."""
     (index,) = (i for i, operand in enumerate(operands) if ad.is_undefined_primal(operand))
     split, own, linear = call.split, call.split.operands[index], operands[index].aval
     levels = [factor for factor in split.results[0] if factor.startswith(VMAPPED)]
@@ -269,8 +269,8 @@ def lower(platform: str, ctx: Any, *operands: Any, call: KernelCall) -> Sequence
 def _named(here: Any, label: str) -> Any:
     """Return the location of an operation that is lowered, with a kernel's name instead of the primitive's.
 
-    The location is a name around the line of the call; it is a name alone where JAX caches the lowering and adds the
-    line of each call later. Newer releases put another name around it, the operation's kind with a colon.
+    The location is a name around the line of the call, or only a name if JAX caches the lowering and adds the line of
+    each call later. Newer releases put another name around it, the kind of the operation with a colon.
     """
     is_name = here.is_a_name() if hasattr(here, "is_a_name") else hasattr(here, "name_str")
     if not is_name:
@@ -282,7 +282,7 @@ def _named(here: Any, label: str) -> Any:
 
 def _lower(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
     """Emit a call for a platform."""
-    is_for_several = len(ctx.module_context.platforms) > 1  # branches for one platform are lowered for all of them
+    is_for_several = len(ctx.module_context.platforms) > 1  # a branch for one platform is lowered for all platforms
     target = dict(call.targets).get(platform, call.targets[0][1] if is_for_several else None)
     if target is None:
         raise _not_registered(call, platform)
@@ -328,7 +328,7 @@ def _lower_loop(ctx: Any, operands: Sequence[Any], loop: BatchLoop) -> Sequence[
 
 
 def _lower_flat(platform: str, ctx: Any, operands: Sequence[Any], call: KernelCall) -> Sequence[Any]:
-    """Emit a call of a kernel that gets a batch as more elements along its first axis."""
+    """Emit a call of a kernel that gets a batch as further elements along its first axis."""
     split, shown = call.split, len(call.split.results)
     given, made = (
         [internals.shaped(split.kernel_shape(axes, a.shape), a.dtype) for axes, a in zip(factors, avals, strict=True)]
@@ -464,7 +464,7 @@ def batch(
 
 
 def _can_merge(call: KernelCall, mapped: Sequence[bool]) -> bool:
-    """Return whether a batch can become more elements along the first axis, since each is computed alone."""
+    """Return whether a batch can become further elements along the first axis, which are independent."""
     is_plain = call.effect == "none" and call.input_layouts is None and call.output_layouts is None and not call.loop
     pairs = zip(call.split.operands, mapped, strict=True)
     return is_plain and all(call.split.first in factors for factors, is_mapped in pairs if is_mapped)

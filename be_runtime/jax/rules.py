@@ -78,7 +78,7 @@ class BoundRule:
         Raises
         ------
         ArgumentError
-            The cotangent is no array, or its shape or dtype differs from the input's.
+            The cotangent is not an array, or its shape or dtype differs from the input's.
         """
         given = getattr(cotangent, "shape", None), getattr(cotangent, "dtype", None)
         if given != (array.shape, array.dtype):
@@ -95,7 +95,7 @@ class Transpose(NamedTuple):
     argument : int
         Number of the input.
     counts : tuple of (int or None)
-        Number of arrays of each input of the call; None for an array that is no sequence.
+        Number of arrays of each input of the call; None for an array that is not in a sequence.
     """
 
     rule: BoundRule
@@ -158,7 +158,7 @@ def pull_by_kernel(
 ) -> Sequence[Any]:
     """Call a backward kernel; its results are the cotangents of the inputs with derivatives, in order.
 
-    An array is None or a sequence where the entry point takes such; a cotangent is None for a result that is absent.
+    An array may be None or a sequence if the entry point takes it. The cotangent of an absent result is None.
     """
     wanted, flat = backward.rule.inputs, _leaves(arrays)
     choices = (
@@ -183,7 +183,7 @@ def pull_by_kernel(
     for array in arrays:
         if array is None:
             if len(results) > moving:
-                next(rest)  # the cotangent of an optional input that the call leaves out
+                next(rest)  # skip the cotangent of an optional input that the call leaves out
             found.append(None)
         elif isinstance(array, tuple | list):
             found.append(type(array)(next(rest) if is_inexact(each) else None for each in array))
@@ -221,6 +221,6 @@ def check_cotangents(backward: BoundRule, arrays: Sequence[Any], cotangents: Any
         count = many(len(cotangents), "cotangent") if is_tuple else "no tuple of cotangents"
         raise ArgumentError(f"{backward} gives {count} for {many(len(arrays), 'input')}")
     for index, (array, cotangent) in enumerate(zip(arrays, cotangents, strict=True)):
-        if cotangent is not None and hasattr(array, "shape"):  # JAX checks those of several arrays
+        if cotangent is not None and hasattr(array, "shape"):  # JAX checks the cotangents of several arrays
             backward.check_like(f"argument {index}", array, cotangent)
     return tuple(cotangents)

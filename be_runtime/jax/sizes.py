@@ -13,7 +13,7 @@ from be_toolchain.named import NamedTuple
 
 
 class Measure(NamedTuple):
-    """A function of a module with everything that it takes except extents; its fields survive JSON.
+    """A function of a module with all arguments except extents. JSON can represent the fields.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ class Measure(NamedTuple):
     number : int
         Its position among the functions of the entry point.
     counts : tuple of int
-        For each parameter that takes inputs the number of its arrays: -1 if absent, -2 - n for any number.
+        Number of arrays of each parameter for inputs: -1 if the array is absent, -2 - n for n arrays of a parameter
+        that takes any number.
     codes : tuple of int
         ``XLA_FFI_DataType`` of each array.
     attributes : tuple of str
@@ -93,7 +94,7 @@ def measures(
 
 
 def _function_beside(target: str) -> ctypes._NamedFuncPointer:
-    """Return the function of an entry point's library that calls its size functions."""
+    """Return the function that calls the size functions of an entry point, from its library."""
 
     class Found(ctypes.Structure):
         _fields_ = (

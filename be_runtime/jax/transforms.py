@@ -1,7 +1,7 @@
 """The JAX primitive of an operation of several kernels, its transformations, and JAX's devices and timed loops.
 
-The rules that an author gives are for one element. A call that was batched before it is differentiated uses them under
-``vmap``, which batches the calls that they make: so ``vmap`` and ``grad`` compose in any order.
+An author's rules are for one element. A batched call that is differentiated uses them under ``vmap``, which batches the
+calls in the rules, so that ``vmap`` and ``grad`` compose in any order.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def new_primitive(name: str, run: Function) -> Primitive:
     ----------
     name : str
     run : callable
-        ``run(platform, *arguments, call=...)`` computes the results while it is traced for a platform.
+        ``run(platform, *arguments, call=...)`` computes the results in a trace for a platform.
     """
     primitive = Primitive(name)
     primitive.multiple_results = True
@@ -90,8 +90,8 @@ def run_compiled(compiled: Function, arguments: Sequence[Any], call: Any, label:
     """Run a primitive with arrays, outside of a program, by a jitted function that binds it.
 
     JAX calls a jitted function as Python under ``jax_disable_jit``, and after a NaN or an infinity under
-    ``jax_debug_nans`` and ``jax_debug_infs``. That would bind the primitive with arrays again, without end, so these
-    settings are off meanwhile, and the results are checked here.
+    ``jax_debug_nans`` and ``jax_debug_infs``. That would bind the primitive with arrays again in an endless recursion,
+    so these settings are off meanwhile, and the results are checked here.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def run_compiled(compiled: Function, arguments: Sequence[Any], call: Any, label:
 def _result_specs(run: Function, call: Any, avals: Sequence[Any]) -> list[Any] | None:
     """Return the partition specs of a kernel's results in a mesh of explicit axes; None if the results are whole.
 
-    The kernel of JAX's default platform is traced: the platform of the program is not known yet.
+    The kernel of JAX's default platform is traced, since the platform of the program is not known yet.
     An error of the kernel is raised when the program is compiled.
     """
     if not any(name is not None for aval in avals for name in aval.sharding.spec):
@@ -143,7 +143,7 @@ def result_aval(avals: Sequence[Any], result: jax.ShapeDtypeStruct, spec: Any = 
 
 
 def batch(bind: Rule, arguments: Sequence[Any], axes: Sequence[int | None], *, call: Any) -> tuple[Any, Any]:
-    """Compute all elements in one call with one more level, or with no more if no argument has an axis."""
+    """Compute all elements in one call with one more level; add no level if no argument has an axis."""
     moved, level = lead(arguments, axes)
     if level is None:
         results = bind(*arguments, call=call)
@@ -276,7 +276,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def forget_programs() -> None:
-    """Drop everything that JAX has traced or compiled in this process, so that it is traced again."""
+    """Drop all programs that JAX has traced or compiled in this process, so that they are traced again."""
     jax.clear_caches()
 
 
@@ -294,7 +294,7 @@ def devices(platform: str) -> Sequence[Any]:
 
 
 def default_device() -> Any:
-    """Return the device that JAX puts arrays on."""
+    """Return the device on which JAX places arrays."""
     chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
     return jax.devices(chosen)[0] if chosen is None or isinstance(chosen, str) else chosen
 
@@ -311,12 +311,12 @@ def is_tracing() -> bool:
 
 
 def trace_only(function: Function, arguments: Sequence[Any]) -> None:
-    """Trace a function, and run nothing."""
+    """Trace a function without running it."""
     jax.eval_shape(function, *arguments)
 
 
 def results_of(function: Function, arguments: Sequence[Any], device: Any) -> list[Any]:
-    """Run a function once as a program, and return the leaves of its results as numpy's arrays."""
+    """Run a function once as a program, and return the leaves of its results as NumPy arrays."""
     placed = jax.device_put(list(arguments), device)
     with jax.default_device(device):
         return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(jax.jit(function)(*placed))]
@@ -331,7 +331,7 @@ def repeated(function: Function, arguments: Sequence[Any], device: Any, flush_by
     Parameters
     ----------
     flush_bytes : int
-        Size of an array that is read and written before each call, to displace everything else from caches.
+        Size of an array that is read and written before each call, to displace other data from caches.
     """
     placed = jax.device_put(list(arguments), device)
 

@@ -5,8 +5,8 @@ closure and of its global names, including the functions that it calls, recursiv
 part of the content, so that a moved kernel stays the same. The content of a function in a just-in-time compiler's
 wrapper includes the compiler's options. A wrapper of Numba has ``py_func`` and ``targetoptions``, one of Triton ``fn``.
 
-Only the standard library and a compiler's own package count by name and version, and both by the place of their files.
-An object that can't be read is an anchor: the digest holds its address, and callers don't keep the compiled code.
+Only the standard library and a compiler's own package count by name and version; their files' folders identify them. An
+object that can't be read is an anchor: the digest has its address, and callers don't keep the compiled code.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ _BY_NAME = NUMBA | {"numpy"}
 """Packages whose modules count by name and by the package's version."""
 
 _DESCRIBED = ("numba.core.types", "numba_cuda_mlir.numba_cuda.types", "cuda.tile.DType")
-"""Beginnings of the names of classes whose objects are described completely by their text."""
+"""Prefixes of the names of classes whose objects are described completely by their text."""
 
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))
 _HIDING = (__import__, eval, exec, globals, importlib.import_module)
-"""Functions that reach objects of which the code has no names."""
+"""Functions that reach objects without naming them in the code."""
 
 _KIND_FLAGS = 0xFFF
 """Bits of ``co_flags`` that describe the kind of function, without the ``__future__`` imports of its file."""
 _HEAP_TYPE = 1 << 9
-"""Flag of a class that was made at run time, as all classes in Python are."""
+"""Flag of a class that was made at run time, as all classes of Python code are."""
 
 _OF_THE_TEXT = frozenset(
     {"__annotations_cache__", "__dict__", "__firstlineno__", "__module__", "__static_attributes__"}
     | {"__weakref__", "_abc_impl"}
 )
-"""Attributes of a class that depend on the place and form of its text alone."""
+"""Attributes of a class that depend only on the place and form of its text."""
 _OF_IMPORTS = frozenset({"__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__"})
-"""Attributes of a module that depend on its place alone."""
+"""Attributes of a module that depend only on its place."""
 _OF_COMPILERS = ("_cute_", "_cutile_", "_decorator_", "_dsl_", "_original_code", "_preprocessed", "_pyir_", "__")
-"""Beginnings of the names of attributes that compilers give to functions, some of them while they compile."""
+"""Prefixes of the names of attributes that compilers add to functions, even while they compile."""
 
 
 def package_of_module(module: object) -> str:
@@ -74,8 +74,8 @@ class Content(NamedTuple):
     digest : str
         SHA-256 in hexadecimal digits.
     anchors : tuple
-        Objects that are identified by their addresses, which are part of the digest. With anchors the digest is valid
-        only in this process and while they live. Nearly every kernel has none.
+        Objects that are identified by their addresses, which are part of the digest. With anchors, the digest is valid
+        only in this process and while they exist. Most kernels have no anchors.
     """
 
     digest: str
@@ -110,14 +110,14 @@ def function_content(function: object, by_name: Iterable[str] = (), *, with_obje
 
 
 class _Walk:
-    """One pass over all objects that a function reaches; each is visited once."""
+    """One pass over all objects that a function reaches. Each object is visited once."""
 
     def __init__(self, by_name: frozenset[str], *, with_objects: bool) -> None:
         self._by_name, self._with_objects = by_name, with_objects
         self.digest = hashlib.sha256()
         self.anchors: list[object] = []
         self._seen: dict[int, int] = {}
-        self._alive: list[object] = []  # an address identifies an object only while it lives
+        self._alive: list[object] = []  # an address identifies an object only while it exists
 
     def write(self, *parts: str | bytes) -> None:
         """Add parts, each after its length, so that different parts give different bytes."""
@@ -130,7 +130,7 @@ class _Walk:
         if type(value) in _PLAIN:
             self.write(type(value).__qualname__, repr(value))
             return
-        # Equal constants may be one object in one process and two in another, so constants are always followed.
+        # Equal constants may be one object in one process and two in another, so constants are visited each time.
         if not isinstance(value, tuple | frozenset | types.CodeType):
             if id(value) in self._seen:
                 self.write("again", str(self._seen[id(value)]))
@@ -262,7 +262,7 @@ class _Walk:
                 except Exception:  # noqa: BLE001 - of the author's class
                     return False
                 if isinstance(made, str) and not hasattr(value, "__wrapped__"):
-                    # The name of a global variable says nothing of the content of an author's.
+                    # The name of an author's global variable does not identify its content.
                     release = self._release(module := getattr(value, "__module__", type(value).__module__))
                     self.write("global", made, release)
                     return bool(release) and getattr(sys.modules[module], made, None) is value
@@ -372,9 +372,9 @@ class _Walk:
         self._visit_all(code.co_consts)
 
     def _visit_text(self, code: types.CodeType, names: dict[str, Any]) -> None:
-        """Add what the text of a function has beyond its bytecode: annotations of its variables, for example."""
+        """Add the parts of a function's text that are not in its bytecode, such as annotations of variables."""
         linecache.checkcache(code.co_filename)
-        # `inspect.getsource` would first look through all modules of the process.
+        # `inspect.getsource` would first search all modules of the process.
         lines = linecache.getlines(code.co_filename, names)[code.co_firstlineno - 1 :]
         try:
             tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
@@ -394,7 +394,7 @@ class _Walk:
         for text in sorted(each for each in annotations.values() if isinstance(each, str)):
             try:
                 self._visit_reads(compile(text, "annotation", "eval"), names)
-            except SyntaxError:  # it is no expression, and no compiler evaluates it
+            except SyntaxError:  # it is not an expression, so no compiler evaluates it
                 continue
 
     def _release_of_class(self, kind: type) -> str:
@@ -426,7 +426,7 @@ class _Walk:
 
 @functools.cache
 def _is_standard(file: str) -> bool:
-    """Return whether a file is one of the standard library."""
+    """Return whether a file belongs to the standard library."""
     folders = {os.path.realpath(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")}
     place = Path(os.path.realpath(file))
     is_installed = any(part in ("site-packages", "dist-packages") for part in place.parts)
@@ -454,7 +454,7 @@ def _reads(code: types.CodeType) -> Iterator[tuple[str, ...]]:
     """Yield each name outside of it that a code object or one inside it reads, with the attributes read from it."""
     read: list[str] = []
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "EXTENDED_ARG":  # the next one has a large argument
+        if instruction.opname == "EXTENDED_ARG":  # the next instruction has a large argument
             continue
         if read and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             read.append(instruction.argval)

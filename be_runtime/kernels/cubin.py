@@ -1,7 +1,7 @@
-"""`cubin_kernel`: a kernel in a cubin or in PTX of any compiler, whose parameters are read from that code.
+"""`cubin_kernel`: a kernel in a cubin or in PTX of any compiler, whose parameters are read from the code.
 
-A cubin is an ELF file. The section ``.nv.info.NAME`` describes the kernel NAME by attributes: a byte each for the form
-and the kind, and two bytes for a value or for the length of the data that follow. Nothing here trusts the file.
+A cubin is an ELF file. The section ``.nv.info.NAME`` describes the kernel NAME by attributes: one byte for the form,
+one for the kind, and two for a value or for the length of the following data. The code here does not trust the file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ACCELERATED = 0x800
 _SUFFIXED = re.compile(rb"-arch sm_(\d{2,3})([af])\b")
 
 _NO_VALUE, _SIZED = 1, 4
-"""Forms of an attribute: without a value, and with data; between them are one and two bytes of value."""
+"""Forms of an attribute: without a value, and with data. The forms between them have one and two bytes of value."""
 _MOST_THREADS, _REQUIRED_THREADS, _PARAMETER, _NEW_PARAMETER = 0x05, 0x10, 0x17, 0x45
 
 _PTX_NOISE = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -98,9 +98,9 @@ class KernelFacts(NamedTuple):
     sizes : tuple of int
         Bytes of each parameter.
     most_threads : int or None
-        Limit for the threads of a block; None if the code states none.
+        Limit for the threads of a block; None if the code has no limit.
     block : tuple of int, or None
-        The block that the kernel was compiled for; None if it runs with any.
+        The block that the kernel was compiled for; None if it runs with any block.
     """
 
     sizes: tuple[int, ...]
@@ -114,7 +114,7 @@ def read_code(data: bytes, label: str) -> Code:
     Raises
     ------
     ArgumentError
-        The bytes are neither, or are damaged.
+        The bytes are neither a cubin nor PTX, or are damaged.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def _read_elf(data: bytes, label: str) -> Code:
 
 
 def _elf_arch(data: bytes, sections: Mapping[str, slice], label: str) -> Arch:
-    """Read the architecture; a later ABI has the suffix in the options of the tool alone."""
+    """Read the architecture; a later ABI has the suffix only in the options of the tool."""
     (flags,) = _unpack("<I", data, 48, label)
     if data[8] < 8:
         return _arch(f"{flags & 0xFF}{'a' * bool(flags & _ACCELERATED)}", label)
@@ -282,12 +282,12 @@ def _elf_facts(code: Code, entry: str) -> KernelFacts:
 
 
 def choose_entry(code: Code, name: str) -> str:
-    """Return the kernel of a name, as the code or as C++ spells it.
+    """Return the kernel of a name, in the spelling of the code or of C++.
 
     Raises
     ------
     ArgumentError
-        There is no such kernel, or several fit.
+        No kernel matches the name, or several do.
     """
     if name in code.kernels:
         return name
@@ -308,7 +308,7 @@ def choose_entry(code: Code, name: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The declaration of a kernel whose compiler reports no types.
+    """The declaration of a kernel whose compiler states no types.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class Declared(NamedTuple):
         return [_token(param) for param in self.params]
 
     def layout(self, name: str) -> RawLayout:
-        """Return the layout of a kernel's arguments; inputs are ``const``, as the author promises."""
+        """Return the layout of a kernel's arguments; inputs are ``const``, since the author guarantees it."""
         return RawLayout(name, name, tuple(map(_kernel_param, self.params)), self.order)
 
 
@@ -431,7 +431,7 @@ def fitting_geometry(grid: object, block: object, *, label: str, facts: KernelFa
     Raises
     ------
     ArgumentError
-        The kernel was compiled for other blocks.
+        The kernel was compiled for another block.
     """
     made = explicit_geometry(grid, block, **more)
     threads = math.prod(made.block)
@@ -459,7 +459,7 @@ def _read_source(path: object) -> tuple[bytes, str]:
 
 
 class CubinCode(NamedTuple):
-    """The images of a kernel that nothing compiles.
+    """The images of a kernel that is already compiled.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """`cute_kernel`: compile a function of ``@cute.jit``, and call it without Python on XLA's stream.
 
 CuTe DSL exports a function of the TVM-FFI C ABI. The cache keeps its library, and a module calls it, as
-`be_runtime.load_tvm_ffi` does. The library contains nothing of CuTe DSL, whose license lets nobody pass on its binary
-files: it needs ``libcute_dsl_runtime.so`` by name.
+`be_runtime.load_tvm_ffi` does. The library contains no file of CuTe DSL, whose license forbids to distribute its binary
+files. It needs ``libcute_dsl_runtime.so`` by name.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ _TYPES = {
 """CuTe DSL's names of element types."""
 
 _ALIGNED = 16
-"""Alignment in bytes that kernels are compiled for, so that they may read so much at once; XLA aligns to more."""
+"""Alignment, in bytes, for which kernels are compiled, and so the largest access; XLA's alignment is larger."""
 
 _ACCELERATED = 9
-"""First major architecture whose code CuTe DSL compiles with the suffix ``a``, unless another one is requested."""
+"""First major architecture for which CuTe DSL compiles with the suffix ``a``."""
 
 _BY_NAME = ("cuda.bindings", "cutlass", "jax", "jaxlib", "torch", "tvm_ffi")
 """Packages that count by name and version, see `function_content`."""
 _NO_SETTING = ("ARCH", "CACHE", "DUMP", "KEEP", "LIBS", "LOG", "PRINT")
-"""Parts of the names of CuTe DSL's variables that don't change the machine code, or that a call overrides."""
+"""Parts of the names of CuTe DSL's variables that do not change the machine code, or that a call overrides."""
 
 _OBJECT = "kernel.o"
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
@@ -86,7 +86,7 @@ class CuteKernel(NamedTuple):
     ----------
     function : callable
     names : tuple of str
-        Its parameters; the one in neither of the following is the stream.
+        Its parameters. The parameter that is neither in `params` nor in `constants` is the stream.
     params : dict of str to Param
         Arrays and numbers.
     constants : dict of str to object
@@ -114,12 +114,12 @@ class CuteKernel(NamedTuple):
         return tuple(render_spec([param])[0] for param in self.params.values())
 
     def content(self) -> str:
-        """Hash the function with everything it uses, and the constants.
+        """Hash the function with all objects that it uses, and the constants.
 
         Raises
         ------
         ArgumentError
-            It uses an object that can't be read.
+            The function uses an object that can't be read.
         """
         found = function_content((self.function, sorted(self.constants.items())), _BY_NAME, with_objects=True)
         if found.anchors:
@@ -304,7 +304,7 @@ def read_kernel(
 
 
 def _check_function(function: Any) -> None:
-    """Check that CuTe DSL and TVM-FFI are new enough, and that a function is one of ``@cute.jit``."""
+    """Check that CuTe DSL and TVM-FFI are new enough, and that a function is decorated with ``@cute.jit``."""
     try:
         import cutlass.cute
     except ImportError as error:
@@ -330,7 +330,7 @@ def describe(
     Raises
     ------
     ArgumentError
-        A parameter has neither, there is no stream, or a token is of a kind that CuTe DSL can't take.
+        A parameter has neither a token nor a constant, there is no stream, or CuTe DSL does not support a token.
     """
     label, parameters = str(function.__name__), inspect.signature(function).parameters
     wanted = [name for name, each in parameters.items() if name in constants or "Constexpr" in str(each.annotation)]
@@ -404,7 +404,7 @@ def check_divisible(label: str, divisible: Mapping[str, int], values: Mapping[st
 
 
 def array_dtypes(signature: CallSignature, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> list[DType]:
-    """Return the dtypes of the arrays of a call in the function's order, of an array in place once."""
+    """Return the dtypes of the arrays of a call in the function's order; an array in place counts once."""
     specs = {Role.ARG: iter(inputs), Role.RET: iter(results)}
     arrays = [(param, next(specs[param.role])) for param in signature.params if param.role in specs]
     return [spec.dtype for param, spec in arrays if not (param.in_place and param.role is Role.ARG)]
@@ -446,7 +446,7 @@ def load_cute(kernel: CuteKernel, arch: Arch, session: Session, *, allow_cuda_gr
     function = Function(kernel.name, tuple(Word(token=token) for token in kernel.tokens), merged=True)
     options = {"auto_register": False, "compute_capability": arch.sm, "allow_cuda_graph": allow_cuda_graph}
     for library in find_runtime_libraries(enable_tvm_ffi=False):
-        ctypes.CDLL(library)  # the loader finds it by name from now on
+        ctypes.CDLL(library)  # from now on, the loader finds it by name
     attempts = obtain.Attempts(session)
     while attempts.should_try():
         entry = obtain.find_or_build(recipe, session.module_store, session, force=attempts.must_rebuild)
@@ -506,7 +506,7 @@ class _LibraryRecipe(NamedTuple):
 
 
 _COMPILING = ThreadLock()
-"""Allows one compilation at a time: CuTe DSL's session is of the process."""
+"""Allows one compilation at a time, since CuTe DSL has one session per process."""
 
 
 def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
@@ -538,7 +538,7 @@ def compile_cute(kernel: CuteKernel, arch: Arch) -> bytes:
             made.export_to_c(str(path), kernel.name, export_only_tvm_ffi_symbols=True)
             return path.read_bytes()
     except Exception as error:
-        # CuTe DSL's own errors, and any others that its passes raise because of the author's code.
+        # CuTe DSL raises its own errors, and its passes raise any others because of the author's code.
         file = inspect.unwrap(kernel.function).__code__.co_filename
         frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
         place = f'\n  File "{file}", line {frames[-1].lineno}\n    {frames[-1].line}' if frames else ""

@@ -54,19 +54,19 @@ from be_toolchain.machine.system import System
 
 _INSTALL = "pip install 'brainevent-toolchain[cutile]'"
 _OLDEST, _TOO_NEW = (1, 7), (2,)
-"""Releases of cuda.tile: the first whose exported kernels are known, and the first that may differ."""
+"""Releases of cuda.tile: the first one whose exported kernels are supported, and the first one that may differ."""
 _DRIVER = "13.0"
 """CUDA release of the first driver that runs cuTile's kernels."""
 _BY_NAME = ("cuda.tile",)
 """Package that counts by name and version, see `function_content`."""
 _SETTINGS = ("CUDA_TILE_TESTING_", "EXPERIMENTAL_CUDA_TILE_")
-"""Beginnings of the variables that change the code."""
+"""Prefixes of the variables that change the code."""
 _RELEASE = re.compile(r"release \d+\.\d+, V([\d.]+)")
 _TARGET = re.compile(r"=(sm_\d+)\b")
 
 
 class TileKernel(NamedTuple):
-    """A cuTile function with all that it is compiled for.
+    """A cuTile function with all inputs of its compilation.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class TileKernel(NamedTuple):
 
     @classmethod
     def of(cls, function: Any, hints: Mapping[str, int]) -> TileKernel:
-        """Describe a function of ``@ct.kernel`` with some of cuTile's options in place of the decorator's.
+        """Describe a function of ``@ct.kernel``; options of cuTile replace the decorator's options.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class TileKernel(NamedTuple):
         return self._replace(parameters=tuple((name, types[name]) for name in self.annotations))
 
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:  # noqa: ARG002
-        """Return the compiled kernel, from the cache or compiled now; cuTile has no PTX."""
+        """Return the compiled kernel, from the cache or compiled now; cuTile makes no PTX."""
         import cuda.tile as ct
 
         check_driver(session.system)
@@ -320,7 +320,7 @@ def read_kernel(
 
 
 def _check_function(function: Any) -> None:
-    """Check that cuTile is of a known release, and that a function is one of ``@ct.kernel``."""
+    """Check that the release of cuTile is supported, and that a function is decorated with ``@ct.kernel``."""
     try:
         import cuda.tile as ct
     except ImportError as error:
@@ -342,7 +342,7 @@ def layout_of(
     *,
     is_programmatic: bool,
 ) -> TileLayout:
-    """Give each parameter that is no constant its token or its axis."""
+    """Give each parameter that is not a constant its token or its axis."""
     declared, arguments, constants = match_arguments(label, names, signature)
     if constants:
         raise ArgumentError(
@@ -470,7 +470,7 @@ def check_driver(system: System) -> None:
 
 
 class Assembler(NamedTuple):
-    """The program ``tileiras``, by which cuTile makes machine code.
+    """The program ``tileiras``, with which cuTile makes machine code.
 
     Parameters
     ----------
@@ -489,7 +489,7 @@ def find_assembler(system: System) -> Assembler:
     Raises
     ------
     ToolchainError
-        There is none, or it doesn't run.
+        The program is missing or does not run.
     """
     from cuda.tile._compile import _find_compiler_bin
 
@@ -531,7 +531,7 @@ def compile_cutile(kernel: TileKernel, arch: Arch, system: System) -> KernelImag
         signature = KernelSignature(constraints, CallingConvention.cutile_python_v2(), symbol=kernel.name)
         export_kernel(kernel.function, [signature], written, gpu_code=arch.base.sm, output_format="cubin")
     except Exception as error:
-        # cuTile's own errors, and any others that its passes raise because of the author's code.
+        # cuTile raises its own errors, and its passes raise any others because of the author's code.
         raise BuildError(f"cuTile can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error
     code = read_code(written.getvalue(), f"{kernel.name} by cuTile")
     found = kernel_facts(code, kernel.name).sizes

@@ -1,4 +1,4 @@
-"""Calls of operations: their parameters, the choice of a kernel, and its run."""
+"""Calls of operations: their parameters, and the choice and the call of a kernel."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Kernels(NamedTuple):
         Raises
         ------
         KernelNotAvailableError
-            There is no such kernel.
+            The backend has no kernel for the platform.
         """
         if backend not in self.backends(platform):
             raise errors.KernelNotAvailableError(f"no {backend!r} kernel is defined for {platform}; {self.describe()}")
@@ -88,9 +88,9 @@ class Kernels(NamedTuple):
         return self._replace(defaults=(*others, (platform, backend)))
 
     def candidates(self, platform: str, backend: str | None = None) -> tuple[KernelEntry, ...]:
-        """List the kernels for a platform, or only one backend's.
+        """List the kernels for a platform, or only the kernel of one backend.
 
-        The process's choice comes first, then the default, then the others in order of definition.
+        The backend that the process prefers comes first, then the default, then the others in order of definition.
         """
         first = [dict(pairs).get(platform) for pairs in (self.chosen, self.defaults)]
         here = [each for each in self.entries if each.platform == platform and backend in (None, each.backend)]
@@ -115,7 +115,7 @@ def check_platform(platform: object) -> str:
     Raises
     ------
     ArgumentError
-        There is no such platform.
+        The platform is unknown.
     """
     name = _ALIASES.get(platform, platform) if isinstance(platform, str) else platform
     if not isinstance(name, str) or name not in PLATFORMS:
@@ -173,7 +173,7 @@ def run(platform: str, *arguments: Any, call: Call) -> Sequence[Any]:
     Raises
     ------
     KernelNotAvailableError
-        There is no kernel.
+        There is no kernel for the platform.
     ArgumentError
         The results differ from `outs`.
     """

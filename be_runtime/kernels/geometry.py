@@ -42,7 +42,7 @@ class Geometry(NamedTuple):
     batch_axis : int
         Axis of the grid that a batch may use, 1 or 2; 0 if none is free.
     is_programmatic : bool
-        True if the kernel may begin before the kernel before it ends, for which it waits itself.
+        True if the kernel may begin before the previous kernel ends, for which it waits itself.
     """
 
     grid: tuple[int, int, int]
@@ -91,7 +91,7 @@ def array_param(index: int, ndim: int, bits: int, *, is_memref: bool = False) ->
 
 
 def strided_param(index: int, ndim: int, bits: int) -> LaunchParam:
-    """Describe a buffer passed as a pointer with its shape and its strides in elements, each a parameter of its own."""
+    """Describe a buffer passed as a pointer, its shape and its strides in elements, each as a separate parameter."""
     return 4, index, ndim, bits
 
 
@@ -101,7 +101,7 @@ def descriptor_param(index: int, box: Sequence[int], bits: int, swizzle: int, el
     Parameters
     ----------
     box : sequence of int
-        Extents of the part that the kernel copies at once, 1 to 256 along each of at most five axes.
+        Extents of the block that the kernel copies, 1 to 256 along each of at most five axes.
     swizzle, element_type : int
         ``CUtensorMapSwizzle`` and ``CUtensorMapDataType`` of the driver.
 
@@ -227,7 +227,7 @@ def choose_geometry(
 
 
 def automatic_block(ndim: int, threads_per_block: object = DEFAULT_THREADS) -> Triple:
-    """Make a block of about `threads_per_block` threads, as even as powers of two allow, the longest side along x.
+    """Make a block of about `threads_per_block` threads, whose sides are similar powers of two, the largest along x.
 
     Examples
     --------

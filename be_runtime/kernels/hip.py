@@ -1,4 +1,4 @@
-"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD's GPUs; nothing runs it yet."""
+"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD's GPUs; nothing launches it yet."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def check_amd_archs(given: object) -> tuple[AmdArch, ...]:
     Raises
     ------
     ArchError
-        One is none.
+        A text is not an architecture of AMD's GPUs.
     ArgumentError
         `given` has no architecture.
     """
@@ -213,7 +213,7 @@ def build_hip(kernel: RawKernel, archs: tuple[AmdArch, ...], session: Session) -
 
 
 def _compiler_files(session: Session) -> list[str]:
-    """List the files of the compilers that may be used, and of ROCm; none is started for a key."""
+    """List the files of the possible compilers, and of ROCm, without starting a program."""
     system = session.system
     paths = [each.path for each in hip_candidates(system) if isinstance(each, Candidate)]
     roots = dict.fromkeys((system.environ.get("ROCM_PATH") or ROCM_ROOT, ROCM_ROOT, "/usr"))

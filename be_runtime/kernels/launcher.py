@@ -191,18 +191,18 @@ class Compiled(NamedTuple):
 class Origin(NamedTuple):
     """The part of a kernel's id that describes its source.
 
-    The id is part of the JAX program, which must be the same on every host. So the id consists of contents, of the
-    compiler's own description, and of names below the author's folders. The cache's key also has the paths and the
+    The id is part of the JAX program, which must be equal on all hosts. So the id consists of contents, of the
+    compiler's own description, and of names below the author's folders. The cache's key also contains the paths and the
     version of our own code.
 
     Parameters
     ----------
     key : CacheKey
-        Everything that the kernel is compiled from, except the files that are read.
+        All inputs of the compilation, except the files that are read.
     folders : tuple of Path
         Folders in which the author's headers are searched, in order.
     compilers : callable
-        Returns fields that identify the compilers by content; the cache's key has their paths in ``compilers``.
+        Function that returns fields that identify the compilers by content; the cache's key has their paths.
     """
 
     key: keys.CacheKey
@@ -213,7 +213,7 @@ class Origin(NamedTuple):
 def obtain_kernel(
     key: keys.CacheKey, origin: Origin, compile_now: Callable[[Path], Compiled], name: str, session: registry.Session
 ) -> Kernel:
-    """Return the kernel of a key from the cache, or compile it once however many processes ask for it.
+    """Return the kernel of a key from the cache, or compile it once for all processes.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def obtain_kernel(
     origin : Origin
         Source of its id.
     compile_now : callable
-        Function that compiles the kernel, called with an empty folder to work in.
+        Function that compiles the kernel in an empty folder, its argument.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def obtain_kernel(
 
 
 def compile_uncached(name: str, session: registry.Session, compile_now: Callable[[None], Compiled]) -> Kernel:
-    """Compile a kernel without a key, because its content can't be read.
+    """Compile a kernel without a key, since its content can't be read.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def share_kernel(key: keys.CacheKey, origin: Origin, session: registry.Session) 
 
 
 def _identify(origin: Origin, compiler: Sequence[str], entry: cache.Entry) -> str:
-    """Hash the inputs of a kernel into its id, and the outputs too if an input is unknown."""
+    """Hash the inputs of a kernel into its id, and also the outputs if an input is unknown."""
     manifest = entry.manifest
     key = keys.make_key(
         "kernel-id",
@@ -309,7 +309,7 @@ def _identify(origin: Origin, compiler: Sequence[str], entry: cache.Entry) -> st
 
 
 def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Describe each file by its content and its path below one of the folders; else by its file name."""
+    """Describe each file by its content, and by its path below one of the folders or else its file name."""
     for path, digest in zip(map(Path, paths), digests, strict=True):
         found = ((at, folder) for at, folder in enumerate(folders) if path.is_relative_to(folder))
         at, folder = next(found, (-1, path.parent))
@@ -317,7 +317,7 @@ def _contents(paths: Sequence[str], digests: Sequence[str], folders: Sequence[Pa
 
 
 def _image(row: Mapping[str, Any], data: bytes) -> KernelImage:
-    """Make an image from its row and its data; a wrong row raises TypeError or ValueError."""
+    """Make an image from its row and its data; raise TypeError or ValueError for an invalid row."""
     fields = {name: value for name, value in row.items() if name != "image"}
     image = KernelImage(**fields, data=data)
     index.typed(str, image.entry)
@@ -362,7 +362,7 @@ def kernel_of(id_: str, record: Mapping[str, Any], read: Callable[[str], bytes])
 
 
 def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the architectures of a kernel's code; ``"9.0+PTX"`` stands for code that runs on later ones too.
+    """List the architectures of a kernel's code; ``"9.0+PTX"`` stands for code that also runs on later ones.
 
     Examples
     --------
@@ -373,7 +373,7 @@ def archs_of(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lacking(record: Mapping[str, Any], devices: tuple[Arch, ...]) -> str:
-    """Return why a kernel's code runs on none of some devices; empty if it runs on one or there are no devices.
+    """Return the reason why a kernel's code runs on no device of several; empty if it runs on one, or without devices.
 
     Examples
     --------
@@ -462,7 +462,7 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """Objects by their keys, each made once; other threads wait meanwhile."""
+    """Objects by their keys. Each is made once, while other threads wait."""
 
     def __init__(self) -> None:
         self._made: dict[object, T] = {}
@@ -507,7 +507,7 @@ def own_launcher(session: registry.Session, platform: str = CUDA) -> Launcher:
     Raises
     ------
     ToolchainError, BuildError, LoadError
-        The launcher can't be compiled or loaded, or there is none for the platform.
+        The launcher can't be compiled or loaded, or the platform has no launcher.
     """
     from be_runtime.load.native_library import native_library
 
@@ -557,7 +557,7 @@ def _for_archs(kernel: Kernel, again: Again | None, archs: tuple[Arch, ...]) -> 
 
 
 def _as_struct(image: KernelImage) -> _Image:
-    """Convert an image to C's struct; PTX gets a final zero byte."""
+    """Convert an image to the C struct; PTX gets a final zero byte."""
     data = image.data + b"\0" if image.is_ptx else image.data
     arch = image.cuda_arch.major * 10 + image.cuda_arch.minor
     is_exact = image.cuda_arch.suffix == "a"
@@ -565,12 +565,12 @@ def _as_struct(image: KernelImage) -> _Image:
 
 
 def ptx_arch(archs: Sequence[Arch], *, with_ptx: bool) -> Arch | None:
-    """Return the architecture whose PTX serves later ones, the latest without a suffix; None unless PTX is wanted."""
+    """Return the architecture for PTX, the latest without a suffix; None if no PTX is wanted."""
     return max((arch for arch in archs if with_ptx and not arch.suffix), default=None)
 
 
 def choose_archs(asked: str | None, session: registry.Session) -> tuple[Arch, ...]:
-    """Choose the architectures to compile for: the requested ones, else the present devices' architectures.
+    """Choose the architectures to compile for: the requested ones, or else the present devices' architectures.
 
     Raises
     ------

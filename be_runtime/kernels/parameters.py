@@ -19,25 +19,25 @@ from be_runtime.signature.model import Param, Role, axis_names
 from be_toolchain.terminal import many
 
 DIVISIBLE = 16
-"""Divisor of addresses, strides in bytes, and numbers that compilers specialize for; XLA aligns each buffer to more."""
+"""Divisor of addresses, strides in bytes and numbers for which compilers specialize; XLA's alignment is larger."""
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _CONSTANT = re.compile(r"none|=.*", re.DOTALL)
 _RULE = re.compile(r"(parallel|reduce)\[|[A-Za-z_]\w*=")
-"""Beginning of a token that stands for no parameter: of axes that may be split, and of dtype variables."""
+"""Beginning of a token without a parameter: for axes that may be split, and for dtype variables."""
 
 
 _OF_CONSTANTS = re.compile(r"\((meta|META|args|nargs|kwargs)\)")
-"""Signature of a grid that is a function of constants, by the names that are usual in Triton."""
+"""Signature of a grid that is a function of constants, with the names that are usual in Triton."""
 
 
 class Argument(NamedTuple):
-    """A parameter of the function that is no constant.
+    """A parameter of the function that is not a constant.
 
     Parameters
     ----------
     name : str
     param : Param or str
-        Its token, or the axis whose extent it is.
+        Its token, or the axis whose extent it gets.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Matched(NamedTuple):
     Parameters
     ----------
     declared : Declared
-        The tokens that are no constants.
+        The tokens that are not constants.
     arguments : tuple of Argument
     constants : dict of str to (int or None)
         Parameters whose tokens are constants: ``none`` or ``=1``.
@@ -82,7 +82,7 @@ class Matched(NamedTuple):
 
 
 def match_arguments(label: str, names: Sequence[str], signature: object) -> Matched:
-    """Give each parameter that is no constant, in the function's order, its token or its axis.
+    """Give each parameter that is not a constant, in the function's order, its token or its axis.
 
     Raises
     ------
@@ -141,12 +141,12 @@ def _constant(label: str, word: str, axes: Collection[str]) -> str | int | None:
 
 
 def with_constants(label: str, grid: Any, constants: Mapping[str, Any]) -> Any:
-    """Replace the names of whole constants in a text, or in each of several, by their values.
+    """Replace the names of integer constants in a text, or in several texts, with their values.
 
     Raises
     ------
     ArgumentError
-        A constant in a text is no whole number, or the grid is a function of constants, as in Triton.
+        A constant in a text is not an integer, or the grid is a function of constants, as in Triton.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def with_constants(label: str, grid: Any, constants: Mapping[str, Any]) -> Any:
 
 
 def grid_geometry(grid: object, *, is_empty: bool) -> Geometry:
-    """Make a geometry whose block the compiler chooses."""
+    """Make a geometry with a block that the compiler chooses."""
     return explicit_geometry(grid, 1, is_empty=is_empty)
 
 
@@ -191,7 +191,7 @@ def takes_slices(options: Options, signature: CallSignature) -> bool:
 
 
 def is_aligned(spec: ArraySpec, *, may_be_slice: bool) -> bool:
-    """Return whether an array begins at a multiple of 16 bytes, also as a slice of a batch.
+    """Return whether an array begins at a multiple of 16 bytes, even as a slice of a batch.
 
     Examples
     --------

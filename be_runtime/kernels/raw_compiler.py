@@ -57,7 +57,7 @@ _LENGTH = re.compile(r"\d+")
 _PRE_INCLUDE = ("-include", "--pre-include")
 
 _PLACE = re.compile(r"(-I|--include-path|-isystem|--system-include|-include|--pre-include)(=?)(/[^,]*)?")
-"""An option that names a folder of headers or one header; after a comma it may name another."""
+"""An option that names a folder of headers or one header; another may follow a comma."""
 
 
 def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
@@ -73,7 +73,7 @@ def named_paths(flags: Sequence[str]) -> tuple[Path, ...]:
 
 
 class KernelName(NamedTuple):
-    """A kernel's name as C++ spells it, split into its parts.
+    """The parts of a kernel's name in C++.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def _kernels(source: str, name: KernelName) -> list[Function]:
 def _choose(kernels: Sequence[Function], name: KernelName) -> Sequence[Function]:
     """Select the kernels in the namespaces of the name, as far as the source shows them.
 
-    An inline namespace or a ``using`` allows namespaces to be omitted. An alias or a macro gives them other names, and
-    then the name may stand for any of the kernels.
+    An inline namespace or a ``using`` allows a name without namespaces. An alias or a macro gives namespaces other
+    names, so that the name may mean any of the kernels.
     """
     placed = [(kernel, tuple(kernel.call_name.split("::")[1:-1])) for kernel in kernels]
     same = [kernel for kernel, spaces in placed if spaces == name.namespaces]
@@ -266,7 +266,7 @@ class RawKernel(NamedTuple):
         return (*standard, *fast, *(f"-I{path}" for path in self.include_paths), *self.flags)
 
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
-        """Return the compiled kernel, from the cache or compiled now; with PTX too if wanted, see `compile_raw`."""
+        """Return the compiled kernel, from the cache or compiled now, see `compile_raw`."""
         return obtain_kernel(
             raw_key(self, archs, session, with_ptx=with_ptx),
             raw_origin(self, archs, session),
@@ -277,7 +277,7 @@ class RawKernel(NamedTuple):
 
 
 def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Replace each absolute path of headers in options by a number, and return the paths too.
+    """Replace each absolute path of headers in options with a number, and return the options and the paths.
 
     Examples
     --------
@@ -302,8 +302,8 @@ def placeless(options: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]
 def for_nvrtc(kernel: RawKernel) -> RawKernel:
     r"""Return the kernel without nvcc's own flags, and with ``-include`` headers as ``#include`` lines of its source.
 
-    NVRTC searches headers of the source only in the folders of the flags, but searches a header of a flag in the
-    process's working folder too. A ``#line`` directive keeps the line numbers in messages right.
+    NVRTC searches a header of the source only in the folders of the flags, but a header of a flag also in the process's
+    working folder. A ``#line`` directive keeps the line numbers in messages correct.
 
     Examples
     --------
@@ -336,7 +336,7 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
     Raises
     ------
     BuildError
-        There is no such kernel, or several.
+        No kernel matches, or several do.
 
     Examples
     --------
@@ -349,12 +349,12 @@ def entry_in_cubin(cubin: bytes, name: KernelName) -> str:
 
 
 def only_entry(listed: Iterable[bytes], name: KernelName, *hints: str) -> str:
-    """Return the only one of some mangled names that a kernel's name stands for.
+    """Return the only mangled name that a kernel's name can mean.
 
     Raises
     ------
     BuildError
-        There is none, or there are several.
+        No name matches, or several do.
     """
     entries = sorted({entry.decode() for entry in listed})
     found = entries_of(entries, name)
@@ -368,7 +368,7 @@ def only_entry(listed: Iterable[bytes], name: KernelName, *hints: str) -> str:
 
 
 def entries_of(entries: Iterable[str], name: KernelName) -> list[str]:
-    """List the mangled names that a kernel's name may stand for.
+    """List the mangled names that a kernel's name can mean.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def entries_of(entries: Iterable[str], name: KernelName) -> list[str]:
 
 
 def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
-    """Return the namespaces of a mangled kernel name; None for a kernel of another name.
+    """Return the namespaces in a mangled kernel name; None for a kernel with another name.
 
     The Itanium ABI writes each name after its length, names in a namespace between ``N`` and ``E``, and ``I`` before a
     template's arguments. An ``extern "C"`` function has its plain name.
@@ -402,8 +402,8 @@ def _scopes(entry: str, name: KernelName) -> tuple[str, ...] | None:
 def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_ptx: bool = False) -> CacheKey:
     """Make the key of a compiled kernel.
 
-    No compiler is opened for the key: the key has the files of the NVRTC libraries that may be used. If none of them
-    can compile the kernel, the entry depends on the files of the compiler that compiled it.
+    The key does not load a compiler. It has the files of all NVRTC libraries that may be used. If none of them can
+    compile the kernel, the entry depends on the files of the compiler that compiled the kernel.
     """
     return own_key(
         "kernel",
@@ -417,14 +417,14 @@ def raw_key(kernel: RawKernel, archs: Sequence[Arch], session: Session, *, with_
 
 
 def raw_origin(kernel: RawKernel, archs: Sequence[Arch], session: Session) -> Origin:
-    """Make the part of the kernel's id that describes its source, without paths of headers and compilers."""
+    """Make the part of the kernel's id that describes its source, without the paths of headers and compilers."""
     options, places = placeless(kernel.options())
     key = make_key("kernel", *_fields(kernel, archs), ("options", options))
     return Origin(key, places, lambda: _compiler_contents(session))
 
 
 def stored_origin(key: CacheKey, session: Session) -> Origin | None:
-    """Return the origin of a cached kernel as far as machines share it; None if the compilers here are others."""
+    """Return the origin of a cached kernel for other machines; None if this machine's compilers differ."""
     if list(key.texts("compilers")) != _compiler_files(session):
         return None
     options, places = placeless(key.texts("options"))
@@ -432,7 +432,7 @@ def stored_origin(key: CacheKey, session: Session) -> Origin | None:
 
 
 def _compiler_files(session: Session) -> list[str]:
-    """List the files of the NVRTC libraries that may be used; without any, the fields of the toolchain."""
+    """List the files of the NVRTC libraries that may be used, or else the fields of the toolchain."""
     found = [f"{path} {session.system.stat(path)}" for path in _nvrtc_libraries(session.system)]
     return found or [part for pair in _toolchain(session).key_fields() for part in pair]
 
@@ -456,14 +456,14 @@ def _environment(system: System) -> list[str]:
 def compile_raw(
     kernel: RawKernel, archs: Sequence[Arch], session: Session, staging: Path, *, with_ptx: bool = False
 ) -> Compiled:
-    """Compile a kernel for each architecture; if wanted, also to PTX of the latest architecture without a suffix.
+    """Compile a kernel for each architecture and, on request, to PTX of the latest architecture without a suffix.
 
     Raises
     ------
     BuildError
         The kernel doesn't compile.
     CudaNotFoundError
-        There is no NVRTC, and the toolkit has no nvcc: clang compiles with it.
+        There is no NVRTC, and the toolkit has no nvcc, since clang compiles with it.
     ToolchainError
         There is neither NVRTC nor nvcc.
     """
@@ -510,7 +510,7 @@ def _compile(
 
 
 def _nvrtc_libraries(system: System) -> list[Path]:
-    """List the NVRTC libraries in the locations that need no search for a toolkit."""
+    """List the NVRTC libraries in the locations that are known without a search for a toolkit."""
     return [path for place in nvrtc.places(system) for path in nvrtc.libraries(place.folder, system)]
 
 
@@ -535,7 +535,7 @@ def _by_nvrtc(
     images = [KernelImage(arch, program.entry, program.code) for arch, program in programs.items()]
     if latest is not None:
         images.append(KernelImage(latest, programs[latest].entry, programs[latest].ptx, is_ptx=True))
-    # The headers that NVRTC wrote there follow from its file, which the key has.
+    # NVRTC's file, which the key has, determines the headers that NVRTC wrote.
     files = (path for path in map(Path, headers.dependencies) if not path.is_relative_to(session.record_dir))
     read = headers._replace(dependencies=(*files, *filter(system.is_file, named)))
     return Compiled(tuple(images), read, next(iter(programs.values())).compiler)
@@ -558,7 +558,7 @@ def _by_nvcc(
 
 
 def _nvcc_plan(kernel: RawKernel, archs: Sequence[Arch], nvcc: Nvcc, latest: Arch | None) -> BuildPlan:
-    """Plan one command for each architecture and one for PTX; each writes a depfile, and nothing is linked."""
+    """Plan one command for each architecture and one for PTX; each writes a depfile, and no command links."""
     relaxed = kernel._replace(flags=with_relaxed_constexpr(kernel.flags))
     head = (str(nvcc.path), "-ccbin", str(nvcc.host.path), *relaxed.options())
     source = GeneratedFile(path=f"{SOURCES}/{kernel.file_name}", text=instantiated(kernel.source, kernel.name))

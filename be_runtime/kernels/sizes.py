@@ -1,4 +1,4 @@
-"""The sizes of a launch as authors write them: numbers, arithmetic over axes, and functions of the inputs."""
+"""The sizes of a launch in the author's form: numbers, arithmetic over axes, and functions of the inputs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
     make: Callable[..., Geometry]
 
     def check(self, outs: Any) -> None:
-        """Check the sizes if they are the same for all calls."""
+        """Check the sizes if they are equal for all calls."""
         if not any(callable(each) or _expressions(each) for each in self.given.values()):
             known = known_outs(outs)
             self.make(**self.given, is_empty=known is not None and not any(spec.size for spec in known))
@@ -54,7 +54,7 @@ class Sizes(NamedTuple):
         Raises
         ------
         ArgumentError
-            A size is not allowed; the message has the size's expression and the values in it.
+            A size is not allowed. The message has its expression and the values in it.
         """
         numbers = {name: self._numbers(name, size, call) for name, size in self.given.items()}
         try:

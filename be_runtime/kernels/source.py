@@ -1,4 +1,4 @@
-"""The interface of a source of GPU kernels: how a kernel takes the arguments of a call, and its images with entries."""
+"""The interface of a source of GPU kernels: the arguments of a kernel, and its images with their entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from be_runtime.load.registry import Session
 from be_toolchain.arch import Arch
 
 Variant = tuple[str, ...]
-"""Types that code is compiled for, in the words of its compiler; empty for code that fits all calls."""
+"""Types for which code is compiled, in its compiler's names; empty for code that fits all calls."""
 
 
 SCRATCH_UNIT = 256
@@ -38,16 +38,16 @@ def scalar_of(value: Value) -> LaunchParam:
 
 
 class Bound(NamedTuple):
-    """The arguments of a call as a kernel takes them.
+    """The arguments of a call in the form in which a kernel takes them.
 
     Parameters
     ----------
     params : tuple of LaunchParam
         Parameters of the kernel.
     variant, general : tuple of str
-        Types of the call, and types of code that serves more calls, this one too, if there is such code.
+        Types of the call, and types of more general code that also serves the call, if there is such code.
     extents : tuple of (int, str)
-        Numbers of the parameters that are extents, each with its axis.
+        Numbers of the parameters for extents, each with its axis.
     """
 
     params: tuple[LaunchParam, ...]
@@ -168,7 +168,7 @@ class Compilable(Protocol):
         Parameters
         ----------
         with_ptx : bool
-            True for PTX of the latest architecture too, if the compiler has PTX that later ones run.
+            True to add PTX of the latest architecture, if the compiler makes PTX for later architectures.
         """
 
 

@@ -1,4 +1,4 @@
-"""Types of the parameters of a cuTile kernel, as cuTile compiles for them and as texts of a variant."""
+"""Types of the parameters of a cuTile kernel: for cuTile, and as texts of a variant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = frozenset(
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     }
 )
-"""Element types of whole bytes; ``cuda.tile`` has them by the same names, except ``bool_``."""
+"""Element types of whole bytes. ``cuda.tile`` has the same names, except ``bool_``."""
 
 
 class Constant(NamedTuple):
@@ -28,7 +28,7 @@ class Constant(NamedTuple):
 
 
 class Array(NamedTuple):
-    """An array as cuTile compiles for it, see ``cuda.tile.compilation.ArrayConstraint``.
+    """The type of an array for cuTile's compiler, see ``cuda.tile.compilation.ArrayConstraint``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Array(NamedTuple):
     shape_divisible_by, stride_divisible_by : tuple of int
     base_addr_divisible_by : int
     alias_groups : tuple of str
-        One for the array that shares its memory, if any.
+        Names for the memory that the array shares with another one; empty if it shares none.
     """
 
     dtype: str
@@ -54,7 +54,7 @@ class Array(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The type in the words of a variant."""
+        """The type as text of a variant."""
         return json.dumps(self)
 
     @property
@@ -116,7 +116,7 @@ def array_type(label: str, spec: ArraySpec, hint: Hint, *, is_aligned: bool, is_
     Raises
     ------
     ArgumentError
-        cuTile has no such elements, or the array needs indices of 64 bits or constant extents that are not known.
+        cuTile lacks the element type, or the array needs indices of 64 bits or constant extents that are unknown.
 
     Examples
     --------

@@ -58,10 +58,10 @@ _TYPES = {
 _BY_NAME = ("triton",)
 """Package that counts by name and version, see `function_content`."""
 _ALIGNED = f":{DIVISIBLE}"
-"""End of the type of such a parameter."""
+"""End of the type of a parameter that is divisible by 16."""
 
 _DESCRIPTOR = "tensordesc<"
-"""Beginning of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
+"""Prefix of the type of a tensor descriptor, such as ``tensordesc<fp16[64, 32]>``."""
 _MAP_BYTES, _MOST_AXES = 128, 5
 """Bytes of a ``CUtensorMap``, and the limit for its axes."""
 _MOST_STRIDE = 2**40
@@ -72,22 +72,22 @@ OPTIONS: Mapping[str, Sequence[int]] = {
     "num_ctas": (1, 2, 4, 8, 16),
     "maxnreg": range(1, 256),
 }
-"""Values of Triton's options."""
+"""The options of Triton, with their allowed values."""
 DECORATORS = {"Autotuner": "@triton.autotune", "Heuristics": "@triton.heuristics"}
 """Decorators by the classes of the decorated functions."""
 _COMPILING = ThreadLock()
-"""Allows one compilation at a time: the folder of Triton's cache is of the process."""
+"""Allows one compilation at a time, since the process has one folder for Triton's cache."""
 
 
 _SETTINGS = ("TRITON_", "DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "LLVM_", "MLIR_")
-"""Beginnings of the variables that change the code."""
+"""Prefixes of the variables that change the code."""
 
 Blocks = Mapping[str, tuple[int, ...]]
 """The block shape of each parameter that is a tensor descriptor."""
 
 
 class TritonKernel(NamedTuple):
-    """A Triton function with all that it is compiled for.
+    """A Triton function with all inputs of its compilation.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class TritonKernel(NamedTuple):
         )
 
     def content(self) -> Content:
-        """Return the content of the function and of the constants; Triton's key lacks attributes of modules."""
+        """Return the content of the function and of the constants, since Triton's key lacks attributes of modules."""
         return function_content((self.function, self.constants), _BY_NAME, with_objects=True)
 
 
@@ -258,12 +258,12 @@ def read_kernel(
 
 
 def parameter_names(function: Any) -> list[str]:
-    """Return the names of the parameters that are no ``tl.constexpr``."""
+    """Return the names of the parameters that are not ``tl.constexpr``."""
     return [param.name for param in function.params if not param.is_constexpr]
 
 
 def check_function(function: Any) -> None:
-    """Check that Triton is new enough, and that a function is one of ``@triton.jit``."""
+    """Check that Triton is new enough, and that a function is decorated with ``@triton.jit``."""
     try:
         import triton
     except ImportError as error:
@@ -283,7 +283,7 @@ def check_function(function: Any) -> None:
 def layout_of(
     label: str, names: Sequence[str], signature: object, num_ctas: int, blocks: Blocks, options: Options
 ) -> TritonLayout:
-    """Give each parameter that is no constant its token or its axis."""
+    """Give each parameter that is not a constant its token or its axis."""
     declared, arguments, constants = match_arguments(label, names, signature)
     arrays = sorted(name for name, param in arguments if isinstance(param, Param) and param.role is not Role.ATTR)
     for name, shape in blocks.items():
@@ -349,7 +349,7 @@ class TritonLayout(NamedTuple):
         return Bound(tuple(params), self._aligned(plain, divides), general, extents)
 
     def types(self, specs: Sequence[ArraySpec], values: Mapping[str, int]) -> Variant:
-        """Return the types for some arrays and extents of axes, in Triton's words: ``"*fp32"``, ``"i32"``."""
+        """Return the types for some arrays and extents of axes, in Triton's names: ``"*fp32"``, ``"i32"``."""
         rest, texts = iter(self.declared.order), []
         for name, param in self.arguments:
             if isinstance(param, str):
@@ -364,7 +364,7 @@ class TritonLayout(NamedTuple):
         return tuple(texts)
 
     def variants(self, specs: Sequence[ArraySpec]) -> tuple[Variant, ...]:
-        """Return the variants to build for some arrays: all is divisible by 16, only addresses are, or nothing is."""
+        """Return the variants to build for some arrays: all values, only addresses, or no values divisible by 16."""
         plain = self.types(specs, {})
         addresses = self._aligned(plain, [text.startswith("*") for text in plain])
         every = self._aligned(plain, [True] * len(plain))
@@ -395,7 +395,7 @@ class TritonLayout(NamedTuple):
             raise ArgumentError(f"{label} is {spec}; {problem}", hints=("pass vmap_method='sequential'",))
 
     def fit(self, launch: Launch, kernel: Kernel, call: Resolved) -> Launch:
-        """Give the launch the block of the images, memory that they want, and two pointers to it at the end."""
+        """Give the launch the block of the images, their scratch memory, and two final pointers to that memory."""
         with reading(f"{kernel.name}, a kernel of Triton,"):
             for image in kernel.images:
                 _check_extra(image.extra, len(self.blocks))
@@ -430,16 +430,16 @@ class TritonLayout(NamedTuple):
 
 
 def _check_extra(extra: Sequence[int], descriptors: int) -> None:
-    """Check the numbers of an image; of another kernel or damaged ones raise ValueError."""
+    """Check the numbers of an image; raise ValueError for damaged numbers, or for another kernel's."""
     limits = (range(1, 1025), range(2**20), range(2**40), range(2), *(range(2**63),) * (2 * descriptors))
     if len(extra) != len(limits) or any(each not in limit for each, limit in zip(extra, limits, strict=True)):
         raise ValueError(f"extra is {list(extra)}")
 
 
 def source_key(function: Any) -> str:
-    """Return Triton's key for the text of a function and of the functions that it calls now.
+    """Return Triton's key for the present text of a function and of the functions that it calls.
 
-    Triton computes a key once, and a notebook may define a called function again.
+    Triton computes a key once, but a notebook may define a called function again.
     """
     found, rest = set[int](), [function]
     while rest:
@@ -453,7 +453,7 @@ def source_key(function: Any) -> str:
 
 
 def _constant_text(value: Any) -> str:
-    """Describe a constant by its content, functions among its parts too."""
+    """Describe a constant by its content, including functions among its parts."""
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(map(_constant_text, value))})"
     return source_key(value) if hasattr(value, "cache_key") else repr(value)
@@ -487,12 +487,12 @@ def compile_triton(kernel: TritonKernel, archs: Sequence[Arch], *, with_ptx: boo
     kernel : TritonKernel
     archs : sequence of Arch
     with_ptx : bool
-        True for PTX of the latest architecture without a suffix too: Triton's code for 9.0 is code for 9.0a.
+        True to add PTX of the latest architecture without a suffix, since Triton's code for 9.0 is code for 9.0a.
 
     Raises
     ------
     BuildError
-        Triton refuses the kernel, or the kernel wants a launch that is not supported.
+        Triton can't compile the kernel, or the kernel needs a launch that is not supported.
     """
     made = [_compile(kernel, arch) for arch in archs]
     latest = launcher.ptx_arch([image.cuda_arch for image, _ in made], with_ptx=with_ptx)
@@ -514,7 +514,7 @@ def _compile(kernel: TritonKernel, arch: Arch) -> tuple[KernelImage, KernelImage
             triton.knobs.cache.dir = folder  # our cache keeps the images, and Triton's needs a home
             made = triton.compile(source, target=target, options=dict(kernel.options))
     except Exception as error:
-        # Triton's own errors, and any others that its passes raise because of the author's code.
+        # Triton raises its own errors, and its passes raise any others because of the author's code.
         raise BuildError(f"Triton can't compile the kernel {kernel.name} for {arch.sm}", output=str(error)) from error
     data, facts = made.asm["cubin"], made.metadata
     if getattr(facts, "profile_scratch_size", 0):

@@ -1,7 +1,7 @@
-"""Functions of the TVM-FFI C ABI as functions of JAX arrays: C++ is generated that calls them, and loaded as a module.
+"""Functions of the TVM-FFI C ABI as functions of JAX arrays: generated C++ calls them, and is loaded as a module.
 
-The generated module holds the library's bytes, so the cache, packages, exported programs and checked mode treat it as
-any other module. ``tvm/ffi/c_api.h`` defines the ABI, see ``include/brainevent/detail/tvm_ffi.h``.
+The generated module contains the library's bytes, so the cache, packages, exported programs and checked mode treat it
+like other modules. ``tvm/ffi/c_api.h`` defines the ABI, see ``include/brainevent/detail/tvm_ffi.h``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 PLATFORMS = ("cpu", "cuda")
 _METADATA = "__tvm_ffi__metadata_"
 _ABI = "0.1"
-"""Major and minor version of the ABI; a newer patch only adds functions."""
+"""Major and minor version of the ABI. A newer patch release only adds functions."""
 
 _CALL_OFFSET = 24
-"""Place of the function's address in a function object, after ``TVMFFIObject``."""
+"""Offset of the function's address in a function object, after ``TVMFFIObject``."""
 
 
 @frames.public
@@ -132,7 +132,7 @@ def library_source(
             f"{path} holds a module that only its compiler's run-time library can load, as TileLang's exports do",
             hints=("import the compiler, and pass tvm_ffi.load_module(path).get_function(name) to tvm_ffi_function",),
         )
-    # The assembler gets the name as a text.
+    # The assembler reads the name as a string.
     if re.search(r"[\"\\\x00-\x1f]", path.name):
         raise errors.ArgumentError(f"the name {path.name!r} has a quote, a backslash or a control character")
     read = [read_function(each, declaration, owned=bool(owned)) for each, declaration in functions.items()]
@@ -276,7 +276,7 @@ def import_tvm_ffi(function: str) -> Any:
     Raises
     ------
     ImportError
-        It is not installed, or has another ABI.
+        TVM-FFI is not installed, or has a different ABI.
     """
     hint = "hint: pip install 'brainevent-toolchain[tvm-ffi]'"
     try:

@@ -29,7 +29,7 @@ _NATIVE = "guard"
 _LDFLAGS = ("-ldl",)
 _PREFIX = "be.checked."
 _LATEST = 1000
-"""Number of findings to keep for `FindingError`, which an error of XLA only names."""
+"""Number of findings to keep for `FindingError`, since an error of XLA has only their text."""
 
 _ROOM = 1 << 20
 """Size of the buffer for findings, in bytes."""
@@ -189,7 +189,7 @@ def _take(library: ctypes.CDLL) -> list[str]:
     lines: list[str] = []
     room = ctypes.create_string_buffer(_ROOM)
     while size := library.be_guard_take(room, ctypes.c_int64(_ROOM)):
-        lines.extend(room.raw[: size - 1].decode(errors="replace").split("\n"))  # a message may have other line ends
+        lines.extend(room.raw[: size - 1].decode(errors="replace").split("\n"))  # a message may contain other line ends
     return lines
 
 
@@ -206,7 +206,7 @@ def read_findings(lines: Sequence[str]) -> tuple[list[checks.Finding], list[str]
 
 
 def _load_copy(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Load a copy of a library with its own variables: the loader identifies a file by its inode."""
+    """Load a copy of a library with variables of its own, since the loader identifies a file by its inode."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "guard.so")
         shutil.copyfile(library._name, copy)  # noqa: SLF001  # ctypes has no other way to the path
@@ -220,7 +220,7 @@ class Mode(NamedTuple):
     guards: CheckedTargets
 
     def guard(self, targets: Targets) -> Targets:
-        """Return the checking targets; the given targets if one of them can't be checked."""
+        """Return the checking targets, or the given targets if one of them can't be checked."""
         made = tuple((platform, self.guards.target(platform, name)) for platform, name in targets)
         return targets if set(made) & set(targets) else made
 
@@ -291,7 +291,7 @@ class Debugging:
         return f"<be_runtime.debug: {', '.join(names) or 'no checks'}>"
 
     def leave_breadcrumbs(self, path: Path) -> None:
-        """Write the running checked calls to a file, which has them even after the process has died."""
+        """Write the running checked calls to a file, which has them even if the process dies."""
         self._guards.breadcrumbs = str(path)
 
     def __enter__(self) -> checks.Findings:
@@ -308,7 +308,7 @@ class Debugging:
         self._stack.__exit__(kind, error, traceback)
 
     def end(self) -> None:
-        """Stop checking; drop JAX's programs, since other threads may have traced checked calls."""
+        """Stop checking, and drop JAX's programs, since other threads may have traced checked calls."""
         self._guards.remove_mode(self)
         self._stack.close()
         if self.mode is not None:

@@ -1,4 +1,4 @@
-"""The compiled code of a function, as functions of arrays call it."""
+"""The compiled code of a function, for functions of arrays."""
 
 from __future__ import annotations
 

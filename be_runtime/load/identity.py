@@ -26,7 +26,7 @@ _SITE = Path(__file__).parents[2]
 _PACKAGES = ("be_runtime", "be_toolchain")
 _ENDINGS = (".py", ".c", ".cc", ".h", ".sh", ".ci")
 _TICK_NS = 2_000_000_000
-"""Time after a change within which a file may change again and keep its stat."""
+"""Nanoseconds after a change in which a file may change again without a change of its stat."""
 
 
 @cache
@@ -42,10 +42,10 @@ def own_code_digest() -> str:
 
 @cache
 def shipped_folder() -> Path | None:
-    """Return the folder of our own compiled files that came with the package; None if this code has none.
+    """Return the folder of our compiled files in the package; None if there is no such folder for this code.
 
-    The folder is named by the kind of machine and by `own_code_digest`, so files of other code are never found. A
-    wheel has it among the native sources; conda's package of the compiled files has it in the environment's ``lib``.
+    The folder is named by the kind of machine and by `own_code_digest`, so files of other code are never found. A wheel
+    has the folder among the native sources; conda's package of the compiled files has it in the environment's ``lib``.
     """
     places = [NATIVE_DIR / "shipped"]
     if _SITE.name == "site-packages":
@@ -74,7 +74,7 @@ def checkout_digest(site: Path, memo: Path | None, now_ns: int) -> str:
     site : Path
         Folder that contains the packages.
     memo : Path or None
-        File that keeps the identity and the stats it is valid for; None to keep nothing.
+        File that keeps the identity and the stats for which it is valid; None to keep nothing.
     now_ns : int
         The time.
     """
@@ -123,7 +123,7 @@ Field = tuple[str, str | Sequence[str]]
 """A label of a key, and its value."""
 
 _XLA = "xla/ffi/"
-"""What an include of one of XLA's headers contains, of those that jaxlib has."""
+"""The part of an ``#include`` by which a header of XLA in jaxlib is recognized."""
 
 
 def request_fields(request: BuildRequest) -> tuple[Field, ...]:
@@ -149,7 +149,7 @@ def request_fields(request: BuildRequest) -> tuple[Field, ...]:
 def module_key(request: BuildRequest, tools: BuildTools, toolchain: Toolchain) -> CacheKey:
     """Make the key of a module; the headers that it reads are in its entry's manifest.
 
-    Modules are the same whichever jaxlib they are compiled beside, except where an author includes XLA's headers.
+    Modules do not depend on the release of jaxlib, unless an author includes XLA's headers.
     """
     includes_xla = any(_XLA in source.text for unit in request.units for source in unit.sources)
     return own_key(
@@ -164,7 +164,7 @@ def module_key(request: BuildRequest, tools: BuildTools, toolchain: Toolchain) -
 
 
 def own_key(kind: str, *fields: Field) -> CacheKey:
-    """Make a key that environments share, unless its fields name a folder of our files or JAX's in one of them."""
+    """Make a key that environments share, unless its fields name a folder of our files, or of JAX, in one of them."""
     key = make_key(kind, *fields)
     named = [folder for folder, _ in homes() if any(os.fsencode(folder) in value for _, value in key.fields)]
     return make_key(kind, *fields, (HERE, named)) if named else key
@@ -176,36 +176,38 @@ def _text(value: object) -> str | list[str]:
 
 
 def _functions_text(functions: object) -> str:
-    """Convert the argument `functions` to text; a malformed one finds nothing and is refused by discovery."""
+    """Convert the argument `functions` to text; a malformed argument finds no entry, and discovery refuses it."""
     given = ["mapping", list(functions.items())] if isinstance(functions, Mapping) else ["names", functions]
     return json.dumps(given, default=repr)
 
 
 def content_hash(key: CacheKey, entry: Entry) -> str:
-    """Hash everything a library was made from, the key and every file that was read; the same in every process.
+    """Hash all inputs of a library, the key and every file that was read; the hash is equal in all processes.
 
-    Compilers read the files in another order when CUDA's headers come from kept text.
+    The files are sorted, since compilers read them in another order if CUDA's headers come from kept text.
     """
     read = sorted(entry.manifest.dependencies.sha256s)
     return hashlib.sha256("".join([key.digest, *read]).encode()).hexdigest()
 
 
 def origin_hash(key: CacheKey, entry: Entry) -> str:
-    """Hash the same without the list of functions: a function is the same in all libraries of one origin."""
+    """Hash the inputs without the list of functions, since a function is equal in all libraries of one origin."""
     fields = tuple(field for field in key.fields if field[0] != "functions")
     return content_hash(CacheKey(key.kind, fields), entry)
 
 
 def portable_request(request: BuildRequest, wanted: Demand, names: Mapping[Path, str] | None = None) -> BuildRequest:
-    """Return a request whose library does not depend on this machine: neither on its CPU, nor on its folders.
+    """Return a request whose library depends neither on the CPU nor on the folders of this machine.
 
     Parameters
     ----------
     request : BuildRequest
     wanted : Demand
-        The architectures replace the request's architectures; the level comes after the author's flags, so it holds.
+        The architectures replace the request's architectures. The level comes after the author's flags and so overrides
+        them.
     names : dict of Path to str, optional
-        What folders are called in messages and debugging information; by default all of sources by the module's name.
+        Names of folders in messages and debugging information. By default, all folders of sources have the module's
+        name.
     """
     compile_ = request.compile
     if names is None:

@@ -47,8 +47,8 @@ class Loaded(NamedTuple):
 def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loaded:
     """Load the module of a request and register its targets.
 
-    The key covers everything that affects the library. Its entry is looked for in the cache, then in the stores that
-    the settings name, and is built if none has it.
+    The key covers everything that affects the library. Its entry is searched in the cache and then in the stores that
+    the settings name, and built if none has it.
     """
     with trace.span("resolve the toolchain"):
         toolchain, tools = resolve_tools(request, session)
@@ -66,7 +66,7 @@ def load(request: BuildRequest, options: LoadOptions, session: Session) -> Loade
 
 
 class ModuleRecipe(NamedTuple):
-    """A module to build: the request and everything that the build needs.
+    """A module to build: the request and all other inputs of the build.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class ModuleRecipe(NamedTuple):
     key: keys.CacheKey
 
     def make(self, folder: Path) -> cache.BuildOutput:
-        """Compile the module; this imports the compiler modules."""
+        """Compile the module, which imports the compiler modules."""
         settings.require_jit(self.session.settings, self.request.name)
         with trace.span("import the compiler modules"):
             from be_runtime.compile.make import make_module
@@ -119,12 +119,12 @@ class ModuleRecipe(NamedTuple):
         )
 
     def share(self) -> Shareable:
-        """Return the part of the module that other machines can use, with the table of functions that its source has.
+        """Return the part of the module that other machines can use, with the table of the functions of its source.
 
         Raises
         ------
         SpecError
-            The entry points can't be understood.
+            An entry point is invalid.
         """
         from be_runtime.compile.codegen import bind, module_contents  # a warm load has no need of it
 
@@ -153,8 +153,8 @@ def module_recipe(
 ) -> ModuleRecipe:
     """Make the key of a module, and return it with everything that the build needs.
 
-    A process that shares its modules adds flags that keep folders of this machine out of the library. A module with
-    line information names the folder of its source, so it is not shared.
+    If the process shares its modules, flags keep the folders of this machine out of the library. A module with line
+    information contains the folder of its source, so it is not shared.
     """
     key = identity.module_key(request, tools, toolchain)
     if session.settings.shares and not request.compile.line_info:
@@ -220,7 +220,7 @@ class SourceRebuilder:
         Raises
         ------
         BuildError, LoadError
-            It can't be compiled with checks, or must not be compiled.
+            The module can't be compiled with checks, or must not be compiled.
         """
         if self._checked is None:
             compiled = self._request.compile._replace(checked=True, line_info=True)
@@ -299,7 +299,7 @@ def describe_module(name: str, record: index.ModuleRecord, artifact: Artifact) -
 
 
 def register_names(module: CompiledModule, request: BuildRequest, options: LoadOptions, registry: Registry) -> None:
-    """Register the functions of a module under the names that its load asks for; see `register_module`."""
+    """Register the functions of a module under the names of its load; see `register_module`."""
     if options.auto_register:
         hints = ("replace=True does not change this",) if options.replace else ()
         register_module(module, options.target_prefix, registry, (*hints, *_other_prefix(request)))
@@ -308,12 +308,12 @@ def register_names(module: CompiledModule, request: BuildRequest, options: LoadO
 def register_module(module: CompiledModule, prefix: str, registry: Registry, hints: tuple[str, ...] = ()) -> None:
     """Register the functions of a module as ``<prefix>.<function>``.
 
-    Where PyTorch is imported and JAX is not, that waits for a call that needs JAX.
+    If PyTorch is imported and JAX is not, the registration waits for a call that needs JAX.
 
     Raises
     ------
     RegistrationError
-        A target of that name is live with other content; the error has the hints too.
+        A target of that name is registered with other content. The error has hints.
     """
     if "torch" in sys.modules and "jax" not in sys.modules:
         registry.add_later(partial(register_module, module, prefix, registry, hints))

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a shared library privately, so that its names are not visible to other libraries.
+    """Load a shared library privately, so that its symbols are not visible to other libraries.
 
     Raises
     ------
     LoadError
-        The library can't be loaded; the error has the loader's message and hints.
+        The library can't be loaded. The error has the loader's message and hints.
     """
     try:
         return ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
@@ -44,12 +44,12 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 
 def require_handlers(library: ctypes.CDLL, functions: Mapping[str, Handlers]) -> None:
-    """Check that a library has the handlers of its functions, since another machine may have sent any library.
+    """Check that a library has the handlers of its functions, since it may come from another machine.
 
     Raises
     ------
     LoadError
-        It lacks one.
+        A handler is missing.
     """
     for name, each in functions.items():
         for symbol in filter(None, (each.plain, each.graph, each.instantiate)):
@@ -348,7 +348,7 @@ class ModuleInfo:
         return signature, EntryCode([self], name)
 
     def targets(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Register the target of a function, or of its checked twin, under a name that its content determines."""
+        """Register the target of a function, or of its checked version, under a name that its content determines."""
         mode = self.mode or checks.active()
         if mode is None or "bounds" not in mode.checks.names:
             return self._own_targets(name)
@@ -368,7 +368,7 @@ class ModuleInfo:
         return ((self.platform.lower(), target),)
 
     def name_code(self, name: str) -> None:
-        """Register a function's code, so that a fault reports its name; older releases built libraries without this."""
+        """Register a function's code, so that a fault reports its name; libraries of older releases lack the symbol."""
         from be_runtime.jax.fault_names import NAMES
 
         symbol = self._symbols[name].partition("_")[2].partition("_")[2]
@@ -396,10 +396,10 @@ class ModuleInfo:
 
 
 OWN = ("content_hash", "function_names", "get_handler", "info", "name", "path", "report")
-"""Attributes of a module; a function of the same name hides one."""
+"""Attributes of a module. A function of the same name hides the attribute."""
 
 PLATFORM_OWN = ("declarations", "function_names", "parts")
-"""Attributes of a module for two platforms; a function of the same name is only an item."""
+"""Attributes of a module for two platforms. A function of the same name is only available as an item."""
 
 
 class LoadedModule:
@@ -474,7 +474,7 @@ class LoadedModule:
         return self
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to pickle: the library is loaded in this process."""
+        """Refuse to pickle, since the library is loaded in this process."""
         raise TypeError(
             f"module {self.__info__.name!r} can't be pickled, since its code is loaded in this process alone: call the "
             "load function in the other process, which finds it in the cache"
@@ -549,7 +549,7 @@ class CompiledModule(LoadedModule):
 
 
 def _warn(info: ModuleInfo) -> None:
-    """Show the functions' warnings at the line that calls this package; Python shows each of them once."""
+    """Issue the functions' warnings at the line that calls this package; Python shows each warning once."""
     for name, handlers in info.handlers.items():
         if handlers.warning:
             first, *others = handlers.warning.split("\n")

@@ -1,4 +1,4 @@
-"""The package's own shared libraries: shipped with a wheel, else compiled from ``native/`` and kept in the cache."""
+"""The package's own shared libraries: from a wheel, or else compiled from ``native/`` and kept in the cache."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def native_image(name: str, session: registry.Session, ldflags: Sequence[str] = 
 
 
 def _read(name: str, session: registry.Session, ldflags: Sequence[str], read: Callable[[Path], _Read]) -> _Read:
-    """Read the library that came with the package, else the one in the cache, which is compiled if necessary."""
+    """Read the library in the package, or else the library in the cache, which is compiled if necessary."""
     shipped = identity.shipped_folder()
     if shipped is not None:
         return read(shipped / f"{name}.so")
@@ -109,12 +109,12 @@ def build_library(name: str, plan: BuildPlan, session: registry.Session, staging
 
 
 def run_plan(name: str, plan: BuildPlan, session: registry.Session, staging: Path) -> tuple[Path, ...]:
-    """Run the commands of a plan, as many at once as there are, and return the files that they read.
+    """Run the commands of a plan, all in parallel, and return the files that they read.
 
     Raises
     ------
     LoadError
-        ``BE_JIT`` forbids it.
+        ``BE_JIT`` forbids compilation.
     """
     settings.require_jit(session.settings, name)
     system, timeout_s = session.system, session.settings.compile_timeout_s

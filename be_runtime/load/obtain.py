@@ -1,4 +1,4 @@
-"""Find, fetch or build cache entries, and use them although other processes may remove them."""
+"""Find, fetch or build cache entries, and use them even if other processes remove them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 _LONG_S = 10.0
-"""Time after which a wait for another thread is reported."""
+"""Seconds after which a wait for another thread is reported."""
 
 _TRIES = 5
 """Number of attempts to use an entry that other processes remove."""
 
 _PRUNING_S = 0.02
-"""Time that a build may spend on the removal of old entries."""
+"""Seconds that a build may spend on the removal of old entries."""
 
 
 class Recipe(Protocol):
@@ -43,7 +43,7 @@ class Recipe(Protocol):
         """Build the entry in an empty folder."""
 
     def share(self) -> Shareable:
-        """Return the part of the entry that other machines can use; called only if there are others."""
+        """Return the part of the entry that other machines can use; called only if the settings name a store."""
 
 
 def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force: bool) -> cache.Entry:
@@ -91,7 +91,7 @@ def find_or_build(recipe: Recipe, store: cache.Cache, session: Session, *, force
 
 
 def _is_shared(session: Session) -> bool:
-    """Return whether another store may have an entry: an import, the job or a remote cache; most builds have none."""
+    """Return whether another store may have an entry: imported files, the job, or a remote cache."""
     from be_toolchain.remote import RemoteSource, find_remote
 
     settings = session.settings
@@ -106,7 +106,7 @@ class Attempts:
     Attributes
     ----------
     must_rebuild : bool
-        True once an entry that came from elsewhere could not be used, so it is built here.
+        True after an entry from another store could not be used, so that it is built here.
     """
 
     def __init__(self, session: Session) -> None:
@@ -156,7 +156,7 @@ class Attempts:
 
 
 def _prune(session: Session) -> None:
-    """Keep the cache and the toolchain's part of it within their limits; an author's own folder is left alone."""
+    """Keep the cache and the toolchain's part of it within their limits, but not an author's own folder."""
     settings = session.settings
     for store in (session.cache, session.toolchain_store):
         with contextlib.suppress(errors.CacheError):  # the next build tries again
@@ -171,7 +171,7 @@ def shareable(key: keys.CacheKey, session: Session, folders: Iterable[Path] = ()
     key : CacheKey
     session : Session
     folders : iterable of Path
-        Folders of headers, besides those in the key.
+        Folders of headers in addition to the folders in the key.
     """
     from be_runtime.store.sharing import Shareable, key_roots, movable_key
 
@@ -180,7 +180,7 @@ def shareable(key: keys.CacheKey, session: Session, folders: Iterable[Path] = ()
 
 
 def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
-    """Return the folders of this machine that lie elsewhere on another, and their names."""
+    """Return the folders of this machine that may be elsewhere on another machine, with their names."""
     folders = [(own_files.INCLUDE_DIR.parent, "<be_runtime>")]
     folders += [(folder, "<site>") for folder in system.site_dirs]
     folders += [(folder, "<python>") for folder in system.prefixes]
@@ -188,7 +188,7 @@ def machine_roots(system: System) -> tuple[tuple[str, str], ...]:
 
 
 def say(text: str) -> None:
-    """Write a line of ours to standard error."""
+    """Write a line to standard error, with the name of this package."""
     sys.stderr.write(printable(f"be_runtime: {text}\n"))
 
 
@@ -198,7 +198,7 @@ class Waiting(NamedTuple):
     name: str
 
     def report(self, seconds: float, builder: str) -> None:
-        """Report on standard error whom a load waits for; another thread of this process only after a long wait."""
+        """Print to standard error for which process a load waits; for a thread of this process, only after a while."""
         if builder != lock.THIS_PROCESS or seconds >= _LONG_S:
             say(f"{self.name}: waiting for {builder}, which is building it ({seconds:.0f} s)")
 

@@ -91,7 +91,7 @@ class LoadedPlatformModule:
         return self._declared | {name: function.signature for name, function in self._functions.items()}
 
     def _lacks(self, name: str) -> str:
-        """Return the message about a function that is not here."""
+        """Return the message about a missing function."""
         message = f"module {self.__name__!r} has no function {name!r}; it has {', '.join(self._functions)}"
         if name in self._declared:
             message += (
@@ -158,7 +158,7 @@ _OF_CUDA = ("__global__", "<<<", "cudaStream_t", "<cuda_runtime.h>")
 
 
 def are_swapped(cpp: Sequence[Unit], cuda: Sequence[Unit]) -> bool:
-    """Return whether the sources that are given as C++ are CUDA, and the others are not."""
+    """Return whether the sources that were passed as C++ are CUDA, and the others are not."""
     has_cuda = [
         any(word in each.text for unit in units for each in unit.sources for word in _OF_CUDA) for units in (cpp, cuda)
     ]
@@ -171,7 +171,7 @@ def declared_functions(request: BuildRequest) -> dict[str, CallSignature]:
     Raises
     ------
     SpecError
-        An entry point's declaration is wrong.
+        The declaration of an entry point is invalid.
     """
     from be_runtime.compile.codegen import bind
 

@@ -5,8 +5,8 @@
     <folder>/<name>/<digest>-<architectures>/   an artifact of one module, see `be_runtime.store.artifact`
 
 A module is found by its request: sources, options, and names below the author's folders. The compiler, our release and
-the places of the folders do not matter. The author's files that the module was made from must be unchanged or missing.
-Loading only reads the folder.
+the paths of the folders do not matter. The author's files behind the module must be unchanged or missing. A load only
+reads the folder.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PrebuiltQuery(NamedTuple):
     Parameters
     ----------
     key : CacheKey
-        Key of the request, without the places of the author's folders.
+        Key of the request, without the paths of the author's folders.
     folders : tuple of Path
         The author's folders: one for each unit, then the folders of headers.
     texts : tuple of str
@@ -85,7 +85,7 @@ def prebuilt_query(request: BuildRequest) -> PrebuiltQuery:
 
 
 def _query_of(key: keys.CacheKey) -> PrebuiltQuery:
-    """Remove the places of the author's folders from a module's key. Pure."""
+    """Remove the paths of the author's folders from a module's key. Pure."""
     texts = key.texts("sources")
     sources, folders = [], []
     for at in range(0, len(texts), _PER_SOURCE):
@@ -106,7 +106,7 @@ class PrebuiltFolder(NamedTuple):
     ----------
     root : Path
     archs : tuple of Arch
-        Architectures that a module's device code must run on; empty if any will do.
+        Architectures on which a module's device code must run; empty if any code is accepted.
     memory : str
         Folder that remembers checks, see `be_runtime.store.images.is_whole`; empty to remember nothing.
     """
@@ -116,7 +116,7 @@ class PrebuiltFolder(NamedTuple):
     memory: str = ""
 
     def get(self, wanted: PrebuiltQuery) -> Artifact | None:
-        """Return the artifact of a request's module; None if there is none that can be used.
+        """Return the artifact of a request's module; None if there is no usable one.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class PrebuiltFolder(NamedTuple):
         _require_safe(self.root)
         system = local_system.LocalSystem()
         facts = system.folder_facts(self.root)
-        if facts.doubtful:  # another user could exchange the folder by way of the folders above it
+        if facts.doubtful:  # another user could exchange the folder through a folder above it
             raise errors.CacheError(
                 f"prebuilt modules are not loaded: {self.root} {facts.obstacle}",
                 hints=(trust.how_to_vouch(system, facts.doubtful),),
@@ -197,7 +197,7 @@ class PrebuiltFolder(NamedTuple):
                 yield artifact
 
     def _obstacle(self, artifact: Artifact, wanted: PrebuiltQuery) -> str:
-        """Return the reason that a module of the right request can't be used; empty if it can."""
+        """Return the reason why a module of the right request can't be used; empty if it can."""
         name = wanted.key.name
         try:
             with index.reading(artifact.where):
@@ -329,7 +329,7 @@ def _require_safe(path: Path) -> None:
 def load_prebuilt(
     request: BuildRequest, options: LoadOptions, folder: PrebuiltFolder, registry: Registry
 ) -> CompiledModule | None:
-    """Load a request's module from a folder of prebuilt ones and register its targets; None if there is none."""
+    """Load a request's module from a folder of prebuilt modules and register its targets; None if it is missing."""
     artifact = folder.get(prebuilt_query(request))
     if artifact is None:
         return None
@@ -354,7 +354,7 @@ def open_prebuilt(
     Raises
     ------
     LoadError
-        It is damaged, or not for this machine.
+        The module is damaged, or not for this machine.
     """
     made = load.describe_module(name, record, artifact)
     library = artifact.library(record.image)
@@ -383,4 +383,4 @@ class PrebuiltRebuilder(NamedTuple):
         return report._replace(notes=(*report.notes, note)) if loops else report
 
     def checked(self) -> None:
-        """Return None: there are no sources to compile."""
+        """Return None, since there are no sources to compile."""

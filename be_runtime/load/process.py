@@ -43,7 +43,7 @@ _ALSO: ContextVar[tuple[Arch, ...]] = ContextVar("architectures of an export", d
 
 
 class Process:
-    """Process-wide state; the public functions use the instance in this file, tests make their own."""
+    """The state of the process. The public functions use the instance in this file; tests make their own."""
 
     def __init__(self) -> None:
         self.registry = Registry(port.register)
@@ -116,7 +116,7 @@ class Process:
             return self._located[1]
 
     def image_memory(self, settings: Settings) -> str:
-        """Return the folder that remembers which files of code are whole; empty if the usual cache is not trusted."""
+        """Return the folder that records which files of code are whole; empty if the usual cache is not trusted."""
         with self._lock:
             cache = self._chosen_cache or settings.cache_dir or usual_cache(os.environ)
         try:
@@ -139,9 +139,9 @@ class Process:
         )
 
     def load(self, request: BuildRequest, options: LoadOptions, reread: Reread | None = None) -> CompiledModule:
-        """Load a module: a prebuilt one if there is one and no rebuild is requested, else one from the cache.
+        """Load a module: a prebuilt one if it exists and no rebuild is requested, else one from the cache.
 
-        With `reread`, which reads the request's sources anew, it follows them while `be_runtime.watch` is on.
+        With `reread`, which reads the request's sources again, it follows the sources while `be_runtime.watch` is on.
         """
         settings = self.settings()
         with trace.loading(settings.trace, request.name):

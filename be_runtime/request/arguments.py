@@ -36,7 +36,7 @@ from be_toolchain.machine.trust import LARGE, read_regular
 Functions = Mapping[str, Sequence[str]] | Sequence[str] | None
 StrPath = str | Path
 Reread = Callable[[BuildRequest], tuple[Unit, ...]]
-"""Function that reads the sources of a request anew."""
+"""Function that reads the sources of a request again."""
 
 SUFFIXES: dict[Language, tuple[str, ...]] = {"cuda": (".cu",), "cpp": (".cc", ".cpp", ".cxx")}
 """Suffixes of a language's source files in a folder."""
@@ -149,7 +149,7 @@ def load_options(name: str, *, target_prefix: str | None = None, **options: Any)
 
 
 def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = True) -> None:
-    """Raise an error if a path is passed in place of a source's text, or of a part of it if `is_whole` is false."""
+    """Raise an error if a path was passed as the text of a source, or as a part of it if `is_whole` is false."""
     is_path = isinstance(source, os.PathLike)
     if isinstance(source, str) and "\n" not in source and not source.startswith(("//", "/*", "#")):
         is_path = source.endswith(_ENDINGS) or (is_whole and len(source.split()) == 1 and "/" in source)
@@ -158,7 +158,7 @@ def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = Tr
 
 
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
-    """Make one unit of one or several source texts; messages call them by the module's name."""
+    """Make one unit of one or several source texts, which have the module's name in messages."""
     checked = check_name(name)
     refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources
@@ -176,7 +176,7 @@ def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ..
 
 
 def file_units(path: object) -> tuple[Unit, ...]:
-    """Make one unit of each file; files of one stem get their folder's name before it."""
+    """Make one unit of each file; for files with equal stems, the stem begins with the folder's name."""
     given = list(path) if isinstance(path, (list, tuple)) else [path]
     files = [_existing_path(each, "path") for each in given]
     if not files:
@@ -195,9 +195,9 @@ def file_units(path: object) -> tuple[Unit, ...]:
 
 
 def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
-    """Make one unit for each source file of a folder, sorted by name; folders below it are not read.
+    """Make one unit for each source file of a folder, sorted by name, without subfolders.
 
-    Files whose names begin with a dot are left out: editors and file systems make such copies.
+    Files whose names begin with a dot are left out, since editors and file systems make such copies.
     """
     folder = check_path(path, "directory")
     if not folder.is_dir():
@@ -214,12 +214,12 @@ def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
 
 
 def file_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Read the files of a request anew."""
+    """Read the files of a request again."""
     return file_units([unit.path for unit in request.units])
 
 
 def dir_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Read the folder of a request anew; its files may have changed."""
+    """Read the folder of a request again, since its files may have changed."""
     path = request.units[0].path
     assert path is not None, "a folder's units are files"
     return dir_units(path.parent, request.language)
@@ -243,7 +243,7 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
 
 
 def _existing_path(value: object, argument: str) -> Path:
-    """Check a path; a missing file whose name has several lines is a source's text by mistake."""
+    """Check a path; explain a missing file whose name has several lines, which is the text of a source."""
     path = check_path(value, argument)
     if "\n" in str(path) and not os.path.lexists(path):
         raise ArgumentError(

@@ -38,7 +38,7 @@ class BuildTools(NamedTuple):
     programs : tuple of str
         Assembler and linkers on PATH, for compilers that search it.
     library_includes, library_dirs : tuple of Path
-        Folders of CUDA's math libraries, which the toolkit may lack; searched last.
+        Folders of CUDA's math libraries, which the toolkit may lack. They are searched last.
     """
 
     cxx: values.HostCompiler
@@ -78,12 +78,12 @@ def wanted_archs(
 
 
 def no_architecture(consequence: str) -> ArgumentError:
-    """Make the error for an unknown architecture, with hints to name one; a warning uses the same text.
+    """Make the error for a missing architecture, with hints to name one; a warning has the same text.
 
     Parameters
     ----------
     consequence : str
-        What follows from it, for the message.
+        The consequence, for the message.
     """
     return ArgumentError(
         f"no GPU is visible, so {consequence}",
@@ -101,7 +101,7 @@ def choose_archs(
     toolkit: values.CudaToolkit,
     devices: Callable[[], Sequence[arch.Arch]],
 ) -> tuple[arch.Arch, ...]:
-    """Return the requested architectures of device code, or else, with a warning, one that most GPUs run.
+    """Return the requested architectures, or else, with a warning, an architecture for most GPUs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The files that sources include from folders of their author's."""
+"""The files that sources include from folders of the author."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LARGEST = 1 << 19
 def included_texts(unit: Unit, folders: Sequence[Path]) -> tuple[SourceText, ...]:
     """Read the files that a unit includes from its own folder or from some folders, and their includes from there.
 
-    They are called as the first ``#include`` calls them, so that no text has the folders of this machine. A file that
-    can't be read, or that is beyond the limit of all, is left out: the compiler judges it.
+    Each file has the name of the first ``#include`` of it, so that no text contains folders of this machine. A file
+    that can't be read, or that exceeds the total limit, is left out, since the compiler reports errors in it.
     """
     found: dict[Path, SourceText] = {}
     own = [] if unit.path is None else [unit.path.parent]

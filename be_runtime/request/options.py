@@ -1,4 +1,4 @@
-"""The request for a module: its values, the checks of each argument, and notes of the kernels that a call loads."""
+"""The request for a module: its values, the checks of each argument, and notes on the kernels of a call."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _TWO_IN_ONE = (
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 _LONGEST_NAME = 200
-"""Files get this name and an ending."""
+"""The longest name of a module, since names of files consist of the name and a suffix."""
 
 _JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
 _JOINED_FILES = ("-include=", "--pre-include=")
 _SEPARATE = ("-idirafter", "-isystem", "-iquote", "-rpath", "-I", "-L")
 _LONG = ("--include-path", "--system-include", "--library-path")
 _FILES = ("-include", "-imacros", "--pre-include")
-"""Options for files, which are searched among the headers if the caller's folder has none of that name."""
+"""Options for files, which are searched among the headers if they are not in the caller's folder."""
 _LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|a|o)", re.DOTALL)
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -53,7 +53,7 @@ _LABELS = frozenset(
         *("cpu", "isa", "uarch", "machine", "processor version"),
     }
 )
-"""Lines that decide the code of ``-march=native``; other lines differ between the cores of one CPU."""
+"""Lines that determine the code of ``-march=native``; other lines differ between the cores of a CPU."""
 
 _NOTES: ContextVar[list[str] | None] = ContextVar("notes of kernels", default=None)
 
@@ -97,8 +97,7 @@ class CompileOptions(NamedTuple):
     sanitize : tuple of str
         Sanitizers of the host compiler, such as ``address``.
     active : str
-        Values that ``IS_ACTIVE_*`` takes for events, ``nonzero`` or ``positive``; empty means the setting of the
-        process.
+        Values that ``IS_ACTIVE_*`` accepts, ``nonzero`` or ``positive``; empty means the setting of the process.
     default_stream : str
         Stream of the module's work on CUDA's default stream: ``cuda`` for that stream, ``xla`` for the stream of the
         call.
@@ -117,7 +116,7 @@ class CompileOptions(NamedTuple):
     default_stream: str = "cuda"
 
     def key_items(self) -> tuple[tuple[str, object], ...]:
-        """Return the fields of a module's key; a field that few builds set is in the key only if it is set.
+        """Return the fields of a module's key; a rarely used field is in the key only if it is set.
 
         Examples
         --------
@@ -135,7 +134,7 @@ class CompileOptions(NamedTuple):
 
 
 class LoadOptions(NamedTuple):
-    """Options that change the building and registering of a library, but not the library.
+    """Options that change the build and the registration of a library, but not the library.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ class LoadOptions(NamedTuple):
         Folder for the module's entries instead of the cache.
     verbose, force_rebuild, auto_register : bool
     replace : bool
-        True if the caller expects that a live name gets new code; the error for such a name has a hint about it.
+        True if the caller expects that a registered name gets new code, which the hints of the error then mention.
     target_prefix : str
         First part of the targets' names.
     jobs : int or None
@@ -178,12 +177,12 @@ class BuildRequest(NamedTuple):
     units : tuple of Unit
         Translation units, at least one.
     functions : dict, list or None
-        Functions as the author gave them; `be_runtime.signature.discovery.discover` checks them.
+        Functions as the author passed them; `be_runtime.signature.discovery.discover` checks them.
     compile : CompileOptions
     compute_capability : str or None
-        Architectures as the author gave them; None means the devices present. Only for CUDA.
+        Architectures as the author passed them; None means the present devices. Only for CUDA.
     files : tuple of (str, bytes)
-        Names and contents of files that the assembler takes in, in the folder where it runs.
+        Names and contents of files that the assembler reads in its working folder.
     """
 
     name: str
@@ -196,7 +195,7 @@ class BuildRequest(NamedTuple):
 
 
 def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
-    """Return the request with sanitizers; the host compiler's sanitizers apply to C++ alone.
+    """Return the request with sanitizers; the host compiler's sanitizers apply only to C++.
 
     Examples
     --------
@@ -211,7 +210,7 @@ def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
 
 
 def with_active(request: BuildRequest, setting: str) -> BuildRequest:
-    """Return a CUDA request with the setting of the process, unless its author chose the values that are events.
+    """Return a CUDA request with the process's setting of ``active``, unless the author chose a value.
 
     Examples
     --------
@@ -258,8 +257,8 @@ def check_name(value: object, argument: str = "name") -> str:
 def with_relaxed_constexpr(flags: Sequence[str]) -> tuple[str, ...]:
     """Let device code call constexpr functions of the host, such as ``std::numeric_limits<T>::max()``.
 
-    Without the flag, nvcc warns, and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
-    does not have, leaves it out.
+    Without the flag, nvcc warns and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
+    does not support, removes the flag.
 
     Examples
     --------
@@ -302,8 +301,8 @@ def check_include_paths(
 ) -> tuple[Path, ...]:
     """Check the folders of headers and make them absolute; each must exist.
 
-    No folder's name may have a character in `refused`: no compiler can list headers below a folder with a line break in
-    its name.
+    No folder's name may have a character in `refused`. For example, no compiler can list headers below a folder with a
+    line break in its name.
     """
     if value is None:
         return ()
@@ -333,14 +332,14 @@ def check_optimization_level(value: object, argument: str = "optimization_level"
 
 
 def check_bool(value: object, argument: str) -> bool:
-    """Check that a value is True or False; another value that Python takes for true is an error."""
+    """Check that a value is True or False, and not a value that is only true in a condition."""
     if not isinstance(value, bool):
         raise ArgumentError(f"{argument} must be True or False, not {value!r}")
     return value
 
 
 def check_active(value: object, argument: str = "active") -> str:
-    """Check the values that are events; None becomes empty."""
+    """Check the argument ``active``; None becomes an empty text."""
     if value is None:
         return ""
     if not isinstance(value, str) or value not in ACTIVE_EVENTS:
@@ -382,7 +381,7 @@ def check_path(value: object, argument: str) -> Path:
 
 
 def _absolute_path(path: Path) -> Path:
-    """Make a path absolute, without ``..``; symbolic links before a ``..`` are resolved, others are kept."""
+    """Make a path absolute, without ``..``; resolve only symbolic links before a ``..``."""
     parts = path.absolute().parts
     above = max((index for index, part in enumerate(parts, start=1) if part == ".."), default=0)
     return Path(*parts[:above]).resolve().joinpath(*parts[above:]) if above else Path(*parts)
@@ -400,7 +399,7 @@ def check_arch_list(value: object, argument: str) -> str | None:
 
 
 def _spelling(value: object) -> tuple[str, ...]:
-    """Return a hint with the right spelling of architectures that are written as numbers."""
+    """Return a hint with the correct spelling of architectures that were passed as numbers."""
     parts = value if isinstance(value, list | tuple | set | frozenset) else (value,)
     text = ",".join(sorted(str(part) for part in parts))
     try:
@@ -453,10 +452,10 @@ def _joined(flag: str, cwd: Path) -> str:
 
 
 def _absolute_value(value: str, cwd: Path) -> str:
-    """Make a path absolute, unless it already is, or is relative to the loaded library.
+    """Make a path absolute, unless it is absolute, or relative to the loaded library.
 
-    A leading ``=`` belongs to the option, or stands for the sysroot, which is empty by default. After a leading comma
-    comes nvcc's next flag for the host compiler.
+    A leading ``=`` belongs to the option, or stands for the sysroot, which is empty by default. A leading comma
+    precedes nvcc's next flag for the host compiler.
     """
     if value[:1] == "=" and value[1:2] not in ("", "="):
         return f"={_absolute_value(value[1:], cwd)}"
@@ -465,7 +464,7 @@ def _absolute_value(value: str, cwd: Path) -> str:
 
 @lru_cache(maxsize=1)
 def identify_cpu(path: Path = _CPUINFO) -> str:
-    """Hash the kind and the instructions of the first core, once: some kernels take 10 ms to list them.
+    """Hash the kind and the instructions of the first core, once, since some systems take 10 ms to list them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The build of a package's kernels ahead of time: an artifact of the same bytes wherever the package lies."""
+"""Build a package's kernels ahead of time: an artifact whose bytes do not depend on the package's place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from be_toolchain.arch import parse_archs
 from be_toolchain.terminal import many
 
 _WITHOUT_ARCHS = {"numba", "cubin"}
-"""Sources of kernels that are not built for an architecture of the caller's choice."""
+"""Languages of kernels for which the caller does not choose an architecture."""
 
 
 class PartReport(NamedTuple):
@@ -88,14 +88,14 @@ def build_package(
     archs : sequence of str, optional
         Architectures of CUDA code instead of the declared architectures.
     out : Path, optional
-        Folder of the artifact instead of ``_kernels`` in the package. A artifact in it is replaced at the end.
+        Folder of the artifact instead of ``_kernels`` in the package. At the end, it replaces an older artifact.
     tell : callable
         Function that is called with the report of each module or kernel.
 
     Raises
     ------
     ArgumentError
-        The declaration is wrong, or CUDA code is declared without an architecture.
+        The declaration is invalid, or declares CUDA code without an architecture.
     ToolchainError, BuildError
         There is no compiler, or a source does not compile.
     """
@@ -173,7 +173,7 @@ def _check_archs(package: str, declared: Declaration) -> None:
 
 
 def _require_alike(package: str, root: Path, *parts: DeclaredModule) -> None:
-    """Check that the functions of a module for two platforms are declared alike in both languages."""
+    """Check that the functions of a module for two platforms have equal declarations in both languages."""
     cpp, cuda = (functions_of(package, root, part) for part in parts)
     for function in cpp.keys() & cuda.keys():
         require_same(cpp[function], cuda[function])
@@ -194,7 +194,7 @@ def _check_names(package: str, parts: Sequence[Part]) -> None:
 
 
 def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequence[str], baseline: str) -> Part:
-    """Compile a module, without a path of this machine in it."""
+    """Compile a module without paths of this machine."""
     request, options = request_of(package, root, declared)
     wanted = Demand(baseline, () if "compute_capability" in declared.options else tuple(archs))
     request = identity.portable_request(request, wanted, {root: package})
@@ -217,7 +217,7 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
 def _sources(
     request: BuildRequest, declared: DeclaredModule, entry: cache.Entry, root: Path
 ) -> Iterator[tuple[str, str]]:
-    """List a module's files and their hashes: files that it was made from, missing headers, and folders of sources."""
+    """List a module's files and their hashes: the files behind it, missing headers, and folders of sources."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
     read = entry.manifest.dependencies.paths
     refuse_read_links_out(f"modules.{declared.name}", root, read)

@@ -25,13 +25,13 @@ _OPTIONS: dict[Language, frozenset[str]] = {
     "cuda": _BOTH | {"extra_cuda_cflags", "active", "allow_cuda_graph", "compute_capability", "default_stream"},
 }
 _TVM_FFI = frozenset({"owned", "platform", "functions", "extra_ldflags", "allow_cuda_graph", "compute_capability"})
-"""Keys of a module of TVM-FFI functions, beside its library."""
+"""Keys of a module of TVM-FFI functions, in addition to its library."""
 
 _BY_LANGUAGE = frozenset({"cpp", "cuda"})
 """Keys of the sources of a module for two platforms."""
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 2048
-"""Bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""
+"""Limits for the bytes of a name, and of a path below the package's folder: Linux allows 4,096 for a whole path."""
 
 
 class DeclaredModule(NamedTuple):
@@ -66,12 +66,12 @@ class DeclaredModule(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name in an index, which is the only one of a part: ``ops:cpp`` and ``ops:cuda``."""
+        """The name in an index, which is unique for a part: ``ops:cpp`` and ``ops:cuda``."""
         return f"{self.name}:{self.language}" if self.is_part else self.name
 
 
 def name_of(key: str) -> str:
-    """Return the name of the module that a key in an index is of.
+    """Return the name of the module that a key in an index belongs to.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) ->
     Raises
     ------
     ArgumentError
-        The text is not TOML, declares nothing, or has an unknown key or a bad value.
+        The text is not TOML, declares nothing, or has an unknown key or an invalid value.
     """
     document = read_toml(text, where)
     refuse_unknown(document, {"archs", "baseline", "modules", "kernels"}, where)
@@ -168,7 +168,7 @@ def inside(path: object, where: str) -> str:
     Raises
     ------
     ArgumentError
-        The path is outside, or can't be a path.
+        The path is outside of the folder, or is not a path.
 
     Examples
     --------
@@ -284,9 +284,9 @@ class _Form(NamedTuple):
     key : str
         Key of the source.
     launch, compiling : frozenset of str
-        Keys of launches, and of the compiler or of the code.
+        Keys of launches, and keys of the compiler or the code.
     needed : dict of str to str
-        Required keys beside the signature, with examples.
+        Required keys in addition to the signature, with examples.
     """
 
     key: str
@@ -353,7 +353,7 @@ class KernelTable(NamedTuple):
     call, launch, compiling : dict
         Options of calls, of launches and of the compiler, by the names of the public functions.
     dtypes : tuple of DType
-        Dtypes for which the kernel is built, of arrays whose dtype the signature leaves open.
+        Dtypes for which the kernel is built, for arrays without a dtype in the signature.
     """
 
     language: KernelLanguage
@@ -424,12 +424,12 @@ def _check_compiling(table: Mapping[str, Any], where: str) -> None:
 
 
 def call_options(call: Mapping[str, Any]) -> Options:
-    """Check the options of calls from TOML or JSON, which have texts as keys."""
+    """Check the options of calls from TOML or JSON, in which keys are texts."""
     return check_options(_numbered(call))
 
 
 def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of calls with numbers as keys of the aliases."""
+    """Return the options of calls, with numbers as keys of the aliases."""
     aliases = call.get("input_output_aliases")
     if not isinstance(aliases, Mapping):
         return dict(call)
@@ -453,9 +453,9 @@ def declared_function(name: str, table: Mapping[str, Any], package: str, root: P
     Raises
     ------
     ArgumentError, SpecError
-        The table is wrong.
+        The table is invalid.
     SourceNotFoundError
-        There is no such source or function.
+        The source or the function does not exist.
     """
     read = read_table(name, table)
     options: dict[str, Any] = {"signature": read.signature, **read.launch, **_numbered(read.call)}
@@ -500,7 +500,7 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
 
 def file_of(name: str, read: KernelTable, root: Path) -> Path:
     """Return the path of a kernel's source, a file below the package's folder."""
-    from be_runtime.ship.package import refuse_links_out  # a kernel that was built needs no sources
+    from be_runtime.ship.package import refuse_links_out  # a kernel that was built ahead of time needs no sources
 
     path = root / read.source
     refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
@@ -529,7 +529,7 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
     try:
         return operator.attrgetter(function)(importlib.import_module(module))
     except Exception as error:
-        # Whatever an author's module raises.
+        # An author's module may raise any exception.
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
         is_compiler = _COMPILERS.get(read.language) == missing
@@ -544,7 +544,7 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
 
 def _place(error: Exception) -> str:
     """Return the author's file and line in which an import failed."""
-    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first are ours and importlib's
+    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first frames belong to this file and importlib
     modules = [(Path(each.filename), each.lineno) for each in frames if not each.filename.startswith("<")]
     own = [(file, line) for file, line in modules if file.is_relative_to(modules[0][0].parent)]
     return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""

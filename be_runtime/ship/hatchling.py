@@ -35,7 +35,7 @@ class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
             return
         with errors_as_text():
             options = parse_options(self.config, "tool.hatch.build.targets.wheel.hooks.be-runtime")
-            # The object lives as long as this hook, and its folder with it.
+            # The object, and so its folder, exists as long as this hook.
             self._built = tempfile.TemporaryDirectory(prefix="be-wheel-")
             folders = {}
             for package in wheel_packages(options, Path(self.root)):

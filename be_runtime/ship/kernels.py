@@ -46,7 +46,7 @@ from be_toolchain.arch import Arch, parse_archs
 
 
 def open_function(record: Mapping[str, Any], artifact: Artifact) -> Callable[..., Any]:
-    """Return the function of a kernel that was built ahead of time; its first call maps the code.
+    """Return the function of a kernel that was built ahead of time, whose first call maps the code.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class _BuiltCode:
         self._made = launcher.Memo[Obtained]()
 
     def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
-        """Return the kernel for the types of a call, or for more types if there is no other."""
+        """Return the kernel for the types of a call, or else a more general kernel."""
         with reading(self._artifact.where):
             variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
@@ -94,7 +94,7 @@ class _BuiltCode:
 
 
 class _NoCode:
-    """The code of a kernel that is not built yet: the checks of its declaration run before the compiler."""
+    """The code of a kernel before it is built, so that its declaration is checked before the compiler runs."""
 
     def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
         raise AssertionError("nothing calls a kernel while it is built")
@@ -204,7 +204,7 @@ class _BuiltLibraries:
         self._registered = launcher.Memo[str]()
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        """Return the target for a call, which is registered at its first one."""
+        """Return the target for a call, which the first call registers."""
         cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
@@ -254,7 +254,7 @@ def build_function(
     root : Path
         Folder of the package.
     archs : sequence of str
-        Architectures of CUDA code. PTX of the latest is built too, if the compiler can.
+        Architectures of CUDA code. PTX of the latest architecture is added if the compiler makes PTX.
     baseline : str
         CPU of host code, see `be_runtime.store.images`.
     session : Session
@@ -262,7 +262,7 @@ def build_function(
     Raises
     ------
     ArgumentError, SpecError
-        The table is wrong.
+        The table is invalid.
     BuildError, ToolchainError
         The kernel can't be compiled, or can't be compiled ahead of time.
     """

@@ -1,4 +1,4 @@
-"""The kernels of a package: they are loaded as they were built ahead of time, else compiled from its sources."""
+"""The kernels of a package: load the code that was built ahead of time, or else compile the sources."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def package_kernels(package: str) -> PackageKernels:
 
 
 class PackageKernels:
-    """The kernels of a package: its modules, their functions where a name is unique, and kernels without host code.
+    """The kernels of a package: its modules, functions with unique names, and kernels without host code.
 
-    Nothing is read or loaded before the first use.
+    A file is read, and a module loaded, at the first use.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class PackageKernels:
     """
 
     def __init__(self, package: Package) -> None:
-        self.__own__ = _Kernels(package)  # two underscores keep out of the way of kernels
+        self.__own__ = _Kernels(package)  # kernels have no names with two underscores
 
     @public
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +124,7 @@ class PackageKernels:
 
 
 class _Kernels:
-    """The kernels of a package, read and loaded when they are asked for."""
+    """The kernels of a package, which are read and loaded on request."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -135,14 +135,14 @@ class _Kernels:
         self._made: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
-        """Return a module, a kernel, or a function, loaded now or before; see `PackageKernels.__getitem__`."""
+        """Return a module, a kernel, or a function, and load it if necessary; see `PackageKernels.__getitem__`."""
         with self._lock, _naming(self.package.name):
             if name not in self._made:
                 self._made[name] = self._make(name)
             return self._made[name]
 
     def unique(self) -> list[str]:
-        """Return the names that stand for one thing."""
+        """Return the names with a single meaning."""
         with self._lock, _naming(self.package.name):
             names = self._names().items()
             return sorted(name for name, owners in names if not name.startswith("__") and len(owners) == 1)
@@ -165,7 +165,7 @@ class _Kernels:
             raise AttributeError(error.args[0]) from None
 
     def _names(self) -> dict[str, list[str]]:
-        """Map each function to the modules that have it; a module or a kernel to itself."""
+        """Map each function to the modules that have it, and each module or kernel to itself."""
         if self._owners is None:
             modules, kernels = self._listed()
             owners: dict[str, list[str]] = {}
@@ -190,7 +190,7 @@ class _Kernels:
         return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
     def _load_parts(self, name: str) -> PlatformModule:
-        """Load a module for two platforms: in C++, and in CUDA where there is a GPU or code that was built."""
+        """Load a module for two platforms: C++, and CUDA if there is a GPU or code that was built ahead of time."""
         from be_runtime.load.platforms import PlatformModule, has_archs  # it imports jax
 
         package, key = self.package, f"{name}:cuda"
@@ -206,7 +206,7 @@ class _Kernels:
         return PlatformModule(f"{package.name}.{name}", parts, declared)
 
     def _load(self, name: str) -> Any:
-        """Load a module by its key, or a kernel, as it was built ahead of time, else compile it."""
+        """Load a module by its key, or a kernel; use the code that was built ahead of time, or else compile it."""
         package = self.package
         artifact = self._store.get(name)
         if artifact is not None:
@@ -261,7 +261,7 @@ class _Kernels:
         Raises
         ------
         LoadError
-            The package is in an archive.
+            The package is in an archive, so it has no folder.
         """
         if self.package.root is None:
             raise LoadError(
@@ -272,7 +272,7 @@ class _Kernels:
 
 
 def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
-    """Register a module's names, and return the module; after an edit and a reload, the names keep the first code."""
+    """Register a module's names, and return the module; if it was loaded before, the names keep the first code."""
     try:
         register_module(module, prefix, PROCESS.registry)
     except RegistrationError as error:
@@ -283,7 +283,7 @@ def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
 
 @contextlib.contextmanager
 def _naming(package: str) -> Iterator[None]:
-    """Name the package in errors of the block that do not name it, such as a compiler's."""
+    """Add the name of the package to errors of the block without it, such as errors of a compiler."""
     try:
         yield
     except (BeRuntimeError, ToolchainError) as error:
@@ -298,7 +298,7 @@ def find_package(name: str) -> Package:
     Raises
     ------
     ArgumentError
-        There is no such package, or it has no kernels.
+        The package does not exist or has no kernels.
     """
     if not all(part.isidentifier() for part in str(name).split(".")):
         raise ArgumentError(f"{name!r} is not the name of a package", hints=("pass __name__ or __package__",))
@@ -321,7 +321,7 @@ def locate_package(asked: str | None, here: Path) -> Package:
     Raises
     ------
     ArgumentError
-        There is no such package, or there are several below the folder.
+        The package does not exist, or there are several below the folder.
     """
     if asked is None:
         found = [path.parent for pattern in (f"*/{FILE}", f"src/*/{FILE}") for path in sorted(here.glob(pattern))]
@@ -370,7 +370,7 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
     Raises
     ------
     ArgumentError, SourceNotFoundError
-        An option has a bad value, or a source is missing.
+        An option has an invalid value, or a source is missing.
     """
     options = dict(declared.options)
     folders = [root / path for path in options.get("extra_include_paths", ())]
@@ -399,7 +399,7 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
 
 
 def _units(root: Path, paths: Sequence[Path], declared: DeclaredModule) -> tuple[Unit, ...]:
-    """Return the sources of a module; sources that share a stem get their paths as stems."""
+    """Return the sources of a module; sources with equal stems get their paths as stems."""
     found = [dir_units(path, declared.language) if path.is_dir() else file_units(path) for path in paths]
     units = [unit for each in found for unit in each]
     stems = [unit.stem for unit in units]
@@ -420,7 +420,7 @@ def declared_signatures(package: str, root: Path, declaration: Declaration) -> d
     Raises
     ------
     ArgumentError, SourceNotFoundError, SpecError
-        A source is missing, or its entry points can't be understood.
+        A source is missing, or an entry point is invalid.
     """
     return {key: functions_of(package, root, declared) for key, declared in declaration.modules.items()}
 
@@ -432,7 +432,7 @@ def functions_of(package: str, root: Path, declared: DeclaredModule) -> dict[str
 
 
 def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:
-    """Refuse links out of a package: sources, headers beside sources, and everything below folders of headers.
+    """Refuse links out of a package among sources, headers beside sources, and all files below folders of headers.
 
     Parameters
     ----------
@@ -448,9 +448,9 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
     Raises
     ------
     ArgumentError
-        There is such a link; the message names it and its target.
+        There is such a link. The message names it and its target.
     """
-    # An installer may make each file a link to its own copy of the package: the declaration lies beside the rest there.
+    # An installer may make each file a link to its own copy of the package, which has the declaration, too.
     own = (os.path.realpath(root), str((root / FILE).resolve().parent))
     for path in (*_with_links_beside(sources), *_with_links_below(include_folders)):
         if not _is_out(path, own):
@@ -469,7 +469,7 @@ def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
     Raises
     ------
     ArgumentError
-        The compiler read such a link; the message names it and its target.
+        The compiler read such a link. The message names it and its target.
     """
     paths = (Path(os.path.normpath(each)) for each in read)
     refuse_links_out(where, root, [path for path in paths if path.is_relative_to(root)], ())

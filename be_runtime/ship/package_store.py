@@ -1,4 +1,4 @@
-"""A package that has kernels, and its artifacts that were built ahead of time, as a store."""
+"""A package with kernels, and its artifacts that were built ahead of time, as a store."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KERNELS = "_kernels"
 """Folder of a package that holds its artifact."""
 
 MISSING = ""
-"""Stands for the hash of a file that was not there."""
+"""The hash of a missing file."""
 
 
 class Package(NamedTuple):
-    """A package that has kernels.
+    """A package with kernels.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Package(NamedTuple):
         Raises
         ------
         ArgumentError
-            There is no such file, it declares nothing, or it is wrong.
+            The file is missing or invalid, or declares nothing.
         """
         where = f"{self.name}/{FILE}"
         try:
@@ -88,7 +88,7 @@ class Part(NamedTuple):
 
 
 def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Return the hashes of a package's files and its declaration by their names; files elsewhere are left out."""
+    """Return the hashes of a package's files and its declaration by their names, without files outside of it."""
     own = root.resolve()
     found = sorted({path.resolve() for path in (root / FILE, *files)})
     return {
@@ -99,7 +99,7 @@ def record_sources(root: Path, files: Iterable[Path]) -> dict[str, str]:
 
 
 def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
-    """Return the first file that changed or is new; empty if there is none. A missing file is no change.
+    """Return the first file that is changed or new; empty without one. A missing file does not count.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class PackageStore:
         return " or ".join(str(folder / INDEX) for folder in folders)
 
     def artifacts(self) -> tuple[Artifact, ...]:
-        """Return the artifacts in the order in which they are asked; none if ``BE_JIT`` is always."""
+        """Return the artifacts in the order in which they are searched; none if ``BE_JIT`` is always."""
         package, settings = self.package, PROCESS.settings()
         if settings.jit == "always":
             return ()
@@ -162,7 +162,7 @@ class PackageStore:
         return self._found
 
     def get(self, name: str) -> Artifact | None:
-        """Return the artifact with the code of a module or a kernel for this machine; None if there is none."""
+        """Return the artifact with the code of a module or a kernel for this machine; None without one."""
         return next((artifact for artifact in self.artifacts() if not self._obstacle(name, artifact)), None)
 
     def explain(self, name: str) -> str:
@@ -189,7 +189,7 @@ class PackageStore:
             return next(filter(None, (lacking(each, self.devices()) for each in kernels)), "")
 
     def devices(self) -> tuple[Arch, ...]:
-        """Return the architectures of the GPUs here; the driver is asked once."""
+        """Return the architectures of the GPUs here; ask the driver only once."""
         if self._archs is None:
             self._archs = device_archs(LocalSystem())
         return self._archs

@@ -71,7 +71,7 @@ class BuildKernels(Command):  # type: ignore[misc]
         return []
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return no files, since an editable install links to none."""
+        """Return no files, since an editable install has no links to files."""
         return {}
 
     def _folders(self, options: WheelOptions) -> Mapping[Package, Path]:
@@ -84,12 +84,12 @@ class WheelOfKernels(bdist_wheel):  # type: ignore[misc]
     def run(self) -> None:
         """Write a wheel whose files are for one platform."""
         self.root_is_pure = False
-        # The command ``install`` calls this when it chooses the folder of a wheel's files.
+        # The command ``install`` calls this method when it chooses the folder of a wheel's files.
         self.distribution.has_ext_modules = lambda: True
         super().run()
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the tag, which is for any Python unless the wheel has extension modules too."""
+        """Return the tag, which is for any Python unless the wheel also has extension modules."""
         python, abi, platform = super().get_tag()
         command: Any = self.get_finalized_command(_KERNELS)
         found = "" if self.root_is_pure else command.platform()

@@ -19,14 +19,14 @@ from be_toolchain.machine.zips import open_archive
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:
-    """Describe each artifact in a file or folder. The bytes of its images are checked, and nothing is loaded.
+    """Describe each artifact in a file or folder; check the bytes of its images without loading them.
 
     Raises
     ------
     ArgumentError
         There is no artifact.
     LoadError
-        A artifact is damaged, or of a format that this release does not read.
+        An artifact is damaged, or has a format that this release does not support.
     """
     try:
         if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where a path is too long

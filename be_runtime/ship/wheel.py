@@ -117,7 +117,7 @@ class Policy(NamedTuple):
 def platform_tag(
     needs: Mapping[str, Needs], machine: str, policies: Sequence[Policy], exclude: Sequence[str] = ()
 ) -> str:
-    """Return the platform with the most systems on which all images run. Pure.
+    """Return the platform with the most systems, on all of which the images run. Pure.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def platform_tag(
     Returns
     -------
     str
-        ``linux_<machine>`` if no policy has all that the images need, such as a newer glibc.
+        ``linux_<machine>`` if no policy has all libraries and symbols that the images need.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def parse_policies(document: Sequence[Mapping[str, Any]], machine: str) -> tuple
 
 @lru_cache(maxsize=1)
 def read_policies(machine: str) -> tuple[Policy, ...]:
-    """Return the policies of the auditwheel that is installed; see `parse_policies`.
+    """Return the policies of the installed auditwheel; see `parse_policies`.
 
     Raises
     ------
@@ -231,7 +231,7 @@ class WheelOptions(NamedTuple):
     packages : tuple of str
         Names or folders of packages; empty for the only package below the project's folder.
     archs : tuple of str or None
-        Architectures of CUDA code instead of those in ``kernels.toml``.
+        Architectures of CUDA code instead of the architectures in ``kernels.toml``.
     exclude : tuple of str
         Patterns of shared libraries that are on each system on which the wheel is used.
     """
@@ -253,7 +253,7 @@ def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
     Raises
     ------
     ArgumentError
-        An option is unknown, or has a bad value.
+        An option is unknown, or has an invalid value.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
     Raises
     ------
     ArgumentError
-        A package is missing, or none is named and there are several.
+        A package is missing, or there are several packages and the options name none.
     """
     found = []
     for name in options.packages:
@@ -320,7 +320,7 @@ def source_files(package: Package, root: Path) -> list[str]:
 
 
 def kernels_folder(package: Package) -> Path:
-    """Return the folder in which a developer builds a package's kernels."""
+    """Return the folder of kernels that a developer builds in a package."""
     assert package.root is not None, "packages of a project are folders"
     return package.root / KERNELS
 
@@ -331,7 +331,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def build_kernels(package: Package, options: WheelOptions, folder: Path) -> None:
-    """Build a package's kernels into a folder, and print a summary on standard error.
+    """Build a package's kernels into a folder, and print a summary to standard error.
 
     Raises
     ------
@@ -381,7 +381,7 @@ def platform_of(folders: Mapping[str, Path], options: WheelOptions) -> str:
 
 @contextlib.contextmanager
 def errors_as_text() -> Iterator[None]:
-    """End a build backend with the text of an error, without a traceback."""
+    """End a build backend with the text of an error instead of a traceback."""
     try:
         yield
     except (BeRuntimeError, errors.ToolchainError) as error:

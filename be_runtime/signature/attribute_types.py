@@ -53,9 +53,9 @@ def parse_type(text: str, param: Param) -> Param:
     Raises
     ------
     UnknownTypeError
-        There is no such type.
+        The type does not exist.
     ValueError
-        A name of an enumeration or a field of a structure is wrong; the message names it.
+        A name of an enumeration or a field of a structure is invalid. The message names it.
     """
     if text in _KINDS:
         return param._replace(kind=_KINDS[text])
@@ -80,7 +80,7 @@ def _dtype(name: str) -> DType:
 
 
 def _names(names: list[str], what: str) -> tuple[str, ...]:
-    """Check names: at least one, each an identifier, no name twice."""
+    """Check names: there is at least one, each is an identifier, and none repeats."""
     if not names:
         raise ValueError(f"{what} is empty")
     seen: set[str] = set()

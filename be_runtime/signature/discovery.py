@@ -23,12 +23,12 @@ _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
 """Limits for the entry points of the sources that are compiled together, all their parameters, and their choices."""
 
 _MOST_LINES, _MOST_USED = 100, 256
-"""Limits for the places in an entry point's warnings, and for the functions and macros that are searched for them."""
+"""Limits for the places in an entry point's warnings, and for the functions and macros in the search for them."""
 
 _INSTANCE = r"(?:<[\w\s:,<>+*/-]+>)?"
 """The arguments of a template: names, types and numbers."""
 _MOST_INSTANCES = 256
-"""Limit for the instances of one entry point: each is compiled."""
+"""Limit for the instances of one entry point, all of which are compiled."""
 _DIVIDE = "divide them among several sources, as of load_cuda_dir, or take what differs as an attribute"
 
 
@@ -87,7 +87,7 @@ def discover(
     is_partial : bool
         True to leave out the names in `functions` that the sources do not define.
     included : sequence of SourceText
-        Files that the sources include, where host code that entry points call is judged.
+        Files that the sources include, for warnings about host code that entry points call.
 
     Returns
     -------
@@ -97,9 +97,9 @@ def discover(
     Raises
     ------
     ArgumentError
-        `functions` is none of the above.
+        `functions` has another type.
     SpecError
-        A spec or a signature can't be understood, or they contradict each other.
+        A spec or a signature is invalid, or they contradict each other.
     EntryPointNotFoundError
         The sources do not define a requested function, or no function is requested.
     DuplicateEntryPointError
@@ -200,7 +200,7 @@ def _annotated(program: Program) -> list[_Request]:
 
 
 def _merge(requests: Sequence[_Request]) -> tuple[model.EntryPoint, ...]:
-    """Resolve each name; a repeated one is an error, unless its annotations exclude each other and agree."""
+    """Resolve each name; refuse a repeated name, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, model.EntryPoint]] = {}
     count = choices = 0
     for request in requests:
@@ -359,7 +359,7 @@ def _instance(request: _Request, function: Function) -> Function:
 
 
 def _unordered(entry: Function, program: Program, params: Sequence[model.Param]) -> Iterator[str]:
-    """Write each place with work on CUDA's default stream in the host code of an entry point."""
+    """Describe each place with work on CUDA's default stream in the host code of an entry point."""
     if not program.has_stream_work:
         return
     from be_runtime.signature.cpp.host_work import default_stream_work
@@ -376,7 +376,7 @@ def _unordered(entry: Function, program: Program, params: Sequence[model.Param])
 
 
 def _ends(entry: Function, program: Program) -> Iterator[str]:
-    """Write each place that ends the process in the host code of an entry point."""
+    """Describe each place that ends the process in the host code of an entry point."""
     if not program.has_ends:
         return
     from be_runtime.signature.cpp.host_work import process_ends
@@ -475,7 +475,7 @@ def _with_defaults(function: Function, same: Sequence[Function]) -> Function:
 
 
 def _only(request: _Request, functions: Sequence[Function]) -> Function:
-    """Return the only function, or raise an error that names two."""
+    """Return the only function, or raise an error that names two functions."""
     if len(functions) == 1:
         return functions[0]
     places, (first, second, *_) = request.program.places, functions

@@ -65,7 +65,7 @@ RESERVED = {
     "outs": "which is an argument of every call",
     "be_present": "which records the optional arguments of a call",
 }
-"""Names that no attribute has."""
+"""Names that no attribute can have."""
 _WORDS = {*_ROLES, "attr", "attrs", "scalar", "parallel", "reduce"}
 _ONCE = {model.Role.STREAM: "there is one stream", model.Role.STATE: "an entry point has one object of state"}
 _ATTR = r"(?s:attrs?\.([^:=]*)(.*))"
@@ -86,7 +86,7 @@ _MOST_OPTIONAL = 63
 MOST = 1000
 """Limit for the parameters of an entry point, and so for the tokens of an arg_spec."""
 _LONGEST = 10_000
-"""Limit for the characters of a token: some of the patterns above take quadratic time."""
+"""Limit for the characters of a token, since some of the patterns above take quadratic time."""
 
 Locate = Callable[[int], SourceSpan | None]
 """A function that returns the place of a token by its index; -1 is the function's name."""
@@ -148,7 +148,7 @@ def parse_spec(
 
 
 def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
-    """Write the tokens of an arg_spec, each in its first spelling; apart from that, the inverse of `parse_spec`.
+    """Write the tokens of an arg_spec in their canonical spelling.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[
 
 
 def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
-    """Yield the errors of dtypes that the inputs and attributes don't give."""
+    """Yield the errors of dtypes that the inputs and attributes don't determine."""
     inputs = [param for param in params if param.role is model.Role.ARG and param.many is model.Many.ONE]
     attributes = {f"attr.{param.name}" for param in params if param.kind is model.AttrKind.DTYPE}
     before = 0

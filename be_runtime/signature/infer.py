@@ -1,4 +1,4 @@
-"""The arg_spec against the C++ signature: infer a spec, complete one, or find what contradicts it."""
+"""Compare an arg_spec with the C++ signature: infer a spec, complete one, or find a contradiction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_TYPE = {
     Shape.WORKSPACE: Param(role=Role.SCRATCH),
     Shape.STATE: Param(role=Role.STATE),
 }
-"""Parameters that the C++ type alone determines."""
+"""Parameters that the C++ type determines."""
 _KINDS = {
     Shape.SCALAR: (AttrKind.SCALAR, Kind.NUMBER),
     Shape.STRING: (AttrKind.STRING, Kind.STRING),
@@ -68,7 +68,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
         problem, hint = "it is a template", f"name its arguments, as in // @BE {function.name}<T> ... T=float32|float64"
     if problem:
         return _error(function, problem, at(function, places), hint)
-    # With a spec, a macro or an alias may stand for void: the compiler decides.
+    # With a spec, a macro or an alias may stand for void, which the compiler checks.
     if returns_void(function) if is_inferred else not returns_value(function):
         return None
     returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
@@ -81,7 +81,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
 
 
 def _attribute_of(cpp: CppParam, places: Places) -> Param | None:
-    """Return the attribute that a parameter or a field takes; None if it takes none."""
+    """Return the attribute that a parameter or a field takes; None if it takes no attribute."""
     if cpp.shape not in _KINDS:
         return None
     kind, literal_kind = _KINDS[cpp.shape]
@@ -147,7 +147,7 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
 
 
 def _is_input(cpp: CppParam) -> bool:
-    """Return whether a parameter takes an input alone; a ``std::optional`` may be a result, too."""
+    """Return whether a parameter can only take an input; a ``std::optional`` may also be a result."""
     is_either = cpp.shape is Shape.OPTIONAL and "optional" in cpp.type
     return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG and not is_either
 
@@ -194,9 +194,9 @@ def wrong_type(param: Param, cpp: CppParam) -> str:
 
 
 def _converts(given: DType, taken: DType) -> bool:
-    """Return whether C++ converts every value without losing its meaning; narrow floats may be passed as raw bits.
+    """Return whether C++ converts every value without a change; narrow floats may be passed as raw bits.
 
-    An integer may become a float: its small values keep their meaning.
+    An integer may become a float, since small values stay exact.
     """
     if given.is_narrow:
         return taken in (given, given.attr_type)

@@ -29,7 +29,7 @@ def parse_axes(text: str) -> Axes:
     Raises
     ------
     ValueError
-        A word is not an axis; the message names it.
+        A word is not an axis. The message names it.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class Role(Enum):
 
 
 RULES = (Role.PARALLEL, Role.REDUCE, Role.DTYPE)
-"""Roles of tokens that describe axes and dtypes, and stand for no parameter of the C++ call."""
+"""Roles of tokens that describe axes and dtypes, and have no parameter in the C++ call."""
 
 
 class Many(Enum):
-    """The number of arrays that a parameter stands for: one, one or none, or any number."""
+    """The number of arrays of a parameter: one, one or none, or any number."""
 
     ONE = ""
     OPTIONAL = "?"
@@ -209,9 +209,9 @@ def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
 
 
 def exported_params(params: Sequence[Param]) -> tuple[Param, ...] | None:
-    """Return the parameters that an exported function takes, in the order of the C++ call; None if there can be none.
+    """Return the parameters of an exported function, in the order of the C++ call; None if it can't be exported.
 
-    Scratch memory of a declared size is an argument, and of an array that is changed in place there is one.
+    Scratch memory of a declared size is an argument. An array that is changed in place is one argument.
 
     Examples
     --------
@@ -265,11 +265,11 @@ class EntryPoint(NamedTuple):
     line : int
         One-based line of its definition, or of its annotation.
     unordered : tuple of str
-        Each line of its code, of functions that it calls and of macros, that is known to work on CUDA's default stream.
+        Lines with work on CUDA's default stream in its code, in functions that it calls and in macros.
     ends : tuple of str
-        Each such line that ends the process.
+        Lines that end the process, in the same code.
     rules : tuple of Param
-        Tokens that stand for no parameter: axes that may be split over devices, and dtype variables. See `RULES`.
+        Tokens without a parameter: axes that may be split over devices, and dtype variables. See `RULES`.
     doc : str
         Text of the documentation comment above it.
     sizes : tuple of SizeFunction

@@ -1,4 +1,4 @@
-"""`numba_cuda_callable`: make a function of JAX arrays from Python that launches kernels on the stream."""
+"""`numba_cuda_callable`: make a Python function that launches kernels on the stream callable from JAX."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HINTS = (
 )
 
 _REHEARSING = ThreadLock()
-"""Allows one rehearsal at a time: work on the default stream would break another recording."""
+"""Allows one rehearsal at a time, since work on the default stream breaks another recording."""
 
 _PREFIX = "be_runtime.callable"
 
@@ -107,10 +107,10 @@ def python_function(
 
 
 def _cuda_of(function: Function) -> Any:
-    """Import ``cuda`` of the package whose kernels a function names; if it names none, of the installed package."""
+    """Import ``cuda`` of the package whose kernels a function names, or else of the installed package."""
     try:
         used = inspect.getclosurevars(function if inspect.isroutine(function) else type(function).__call__)
-    except (TypeError, ValueError):  # not a Python function, or one whose closure has no value yet
+    except (TypeError, ValueError):  # not a Python function, or its closure has no value yet
         values: list[object] = []
     else:
         values = [*used.nonlocals.values(), *used.globals.values()]
@@ -135,7 +135,7 @@ def rehearse(
     inputs: Sequence[ArraySpec],
     outputs: Sequence[ArraySpec],
 ) -> None:
-    """Call a function with inputs of zeros on each device: directly, which loads its kernels, and recorded.
+    """Call a function on zeros on each device: first directly, which loads its kernels, and then in a recording.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def rehearse(
     Raises
     ------
     ArgumentError
-        A graph of the function's launches can't be recorded, or its effect differs from a call's.
+        The function's launches can't be recorded, or the effect of the graph differs from the effect of a call.
     """
     if not any(spec.size for spec in outputs):
         return  # Such a call is skipped.
@@ -168,7 +168,7 @@ def rehearse(
 
 
 class _Refusal(Exception):  # noqa: N818 - it never leaves this file
-    """A reason that a function can't be recorded."""
+    """The reason why a function can't be recorded."""
 
 
 class _Buffer(NamedTuple):
@@ -232,7 +232,7 @@ class _Stage:
 
 
 def _compare(function: Function, stage: _Stage) -> None:
-    """Refuse a function whose graph has another effect than a call."""
+    """Refuse a function whose graph has a different effect than a call."""
 
     def call() -> None:
         function(*stage.arrays, stage.stream)
@@ -254,13 +254,13 @@ def _compare(function: Function, stage: _Stage) -> None:
 
 @contextmanager
 def _recorded(launch: Callable[[], None], stage: _Stage) -> Iterator[Any]:
-    """Record the launches on a stage's stream as a graph, in XLA's mode: forbidden operations fail in this thread."""
+    """Record the launches on a stage's stream as a graph, in XLA's mode, in which forbidden operations fail."""
     driver = _driver()
     handle = driver.CUstream(int(stage.stream))
     _ask(driver.cuStreamBeginCapture(handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     failure: Exception | None = None
     try:
-        with stage.cuda.defer_cleanup():  # freeing memory would be forbidden
+        with stage.cuda.defer_cleanup():  # a recording must not free memory
             launch()
     except Exception as error:  # noqa: BLE001 - any exception is a reason for a refusal
         failure = error
@@ -272,7 +272,7 @@ def _recorded(launch: Callable[[], None], stage: _Stage) -> Iterator[Any]:
         _ask((status,))
         yield graph
     finally:
-        if graph is not None and int(graph):  # there is none if the recording was broken off
+        if graph is not None and int(graph):  # there is no graph if the recording was interrupted
             driver.cuGraphDestroy(graph)
 
 
@@ -300,7 +300,7 @@ def _replay(graph: Any, stream: Any) -> None:
 
 
 def _devices(cuda: Any) -> list[Any]:
-    """List the devices with a context, which JAX makes for each of its devices; without any, Numba's first device."""
+    """List the devices with a context, which JAX makes for its devices; without a context, Numba's first device."""
     devices = list(cuda.gpus)
     used = [device for device in devices if _ask(_driver().cuDevicePrimaryCtxGetState(device.id))[1]]
     return used or devices[:1]
@@ -331,7 +331,7 @@ class PythonSource(cpu.HostSource):
     name : str
         Name of the function, for errors and targets.
     recorded : dict of int to int, or None
-        Aliases of a function whose launches a CUDA graph records; None for one that runs at each call.
+        Aliases of a function whose launches a CUDA graph records; None for a function that runs at each call.
     """
 
     platform = "cuda"

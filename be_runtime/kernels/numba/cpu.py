@@ -40,7 +40,7 @@ LACKING = tuple(row.name for row in dtypes.DTYPES if row.is_narrow or row.is_for
 """Dtypes that Numba lacks on the CPU."""
 
 VALUE_RAISED = "be_value_raised"
-"""Symbol in no library that code requires where it raises an exception with a value of run time."""
+"""Symbol that no library has: code that raises an exception with a value of run time requires it."""
 
 
 def report(kind: type[BaseException], value: object, address: int) -> None:
@@ -139,7 +139,7 @@ def check_count(function: Callable[..., Any], name: str, signature: Signature, m
     Raises
     ------
     ArgumentError
-        The function takes another number of arguments.
+        The function takes a different number of arguments.
     """
     parameters = inspect.signature(function)
     names = ", ".join(parameters.parameters)
@@ -187,11 +187,11 @@ class _Parameter(ctypes.Structure):
 
 
 _Handler = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
-"""A handler that Python makes of the native side's, for functions that run Python anyway."""
+"""A Python handler around the native handler, for functions that run Python."""
 
 
 class HostFunctions:
-    """The registered functions of a process. A new object compiles nothing."""
+    """The registered functions of a process. The first function compiles the native library."""
 
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
@@ -287,7 +287,7 @@ def check_kernel(kernel: object) -> Any:
     ImportError
         Numba can't be imported.
     TypeError
-        The argument is something else.
+        The argument is not a CPU dispatcher.
     """
     import_numba()
     from numba.core.registry import CPUDispatcher
@@ -310,7 +310,7 @@ def versions() -> tuple[str, ...]:
 
 
 class HostSource(ABC):
-    """The code of a host function, whose target depends on the arrays of a call alone."""
+    """The code of a host function, whose target depends only on the arrays of a call."""
 
     platform = "cpu"
     """JAX's name of the platform."""

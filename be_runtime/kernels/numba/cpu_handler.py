@@ -1,9 +1,9 @@
 """The XLA FFI handler of a host function, compiled by Numba.
 
 An ordinary call, with exactly the arrays that the function was compiled for, goes straight to the function. Handler and
-function are compiled together, so that properties of arrays that the kernel does not use are not read: extents are in
-memory that XLA keeps for each call of a program. Every other call, a batch or a wrong one, goes to
-``native/host_call.cc``, which runs it or reports the error.
+function are compiled together, so the handler reads only those extents that the kernel uses, from memory that XLA keeps
+for each call of a program. All other calls, batches or invalid calls, go to ``native/host_call.cc``, which runs the
+call or reports the error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from be_runtime.kernels.numba.source import hints
 _POINTER = types.CPointer(types.int64)
 
 _PLACE = re.compile(r"^During: typing of .* at (\S.*) \((\d+)\)$", re.MULTILINE)
-"""The line that Numba can't type, in Numba's message."""
+"""The line of the kernel in Numba's message."""
 
 _EXCLUSIVE_LAYER = "workqueue"
 """Threading layer of Numba that aborts the process if two threads enter it at once."""
@@ -58,7 +58,7 @@ _ORDINARY = f"""
 
 
 def raise_texts() -> None:
-    """Let Numba compile ``raise`` to a constant text from now on; an exception without one requires `VALUE_RAISED`."""
+    """Make Numba compile ``raise`` to a constant text from now on; other exceptions require `VALUE_RAISED`."""
     CPUCallConv.set_static_user_exc = _set_text
     CPUCallConv.set_dynamic_user_exc = _mark
 
@@ -70,7 +70,7 @@ def report_text(_context: Any, builder: Any, status: Any, message: Any) -> None:
             raised = builder.load(status.excinfoptr)
             text, size = builder.extract_value(raised, 0), builder.extract_value(raised, 1)
             cgutils.raw_memcpy(builder, message, text, size, 1)
-        with without:  # the only other error of code that calls no Python
+        with without:  # the only other error of code that does not call Python
             ended = cpu.message_of(StopIteration, None)
             size = ir.IntType(32)(len(ended))
             cgutils.raw_memcpy(builder, message, _constant(builder, ended), size, 1)
@@ -206,21 +206,21 @@ def compile_entry(kernel: Any, signature: cpu.Signature, reporter: Reporter = re
     Raises
     ------
     BuildError
-        Numba refuses the kernel; ``output`` is its whole message.
+        Numba can't compile the kernel. ``output`` is Numba's whole message.
     """
     name = kernel.py_func.__name__
     usable = kernel
-    if not getattr(kernel, "_can_compile", True):  # the author lists signatures, and ours has read-only arrays
+    if not getattr(kernel, "_can_compile", True):  # the author's list of signatures lacks ours with read-only arrays
         options = {option: value for option, value in kernel.targetoptions.items() if option != "nopython"}
         usable = numba.njit(**options)(kernel.py_func)
     try:
-        # The kernel is compiled by itself first, so that Numba's messages are only about the kernel.
+        # First, compile only the kernel, so that Numba's messages are about the kernel.
         usable.compile(arrays := _array_types(signature))
         returned = usable.overloads[arrays].signature.return_type
         if returned == types.none:
             entry, guarded = _compile_c_function(usable, signature, reporter)
     except Exception as error:
-        # Numba's own errors, and any others that its passes raise because of the author's code.
+        # Numba raises its own errors, and its passes raise any others because of the author's code.
         text = str(error)
         inputs, outputs = ([parameter.rank for parameter in side] for side in (signature.inputs, signature.outputs))
         raise BuildError(
@@ -347,7 +347,7 @@ def _direct(signature: cpu.Signature, reporter: Reporter) -> Any:
 
 
 class _Frame:
-    """Generator of LLVM instructions that read a call frame, which saves a tenth of a second of Numba's type inference.
+    """Generator of LLVM instructions that read a call frame, which saves 0.1 s of Numba's type inference.
 
     Parameters
     ----------

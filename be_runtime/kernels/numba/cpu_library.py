@@ -1,4 +1,4 @@
-"""Ahead-of-time build of a Numba CPU kernel: a library for a baseline CPU that needs neither Numba nor Python.
+"""Ahead-of-time build of a Numba CPU kernel: a library for a baseline CPU, without Numba and Python.
 
 As a program, this module compiles a kernel to an object file.
 """
@@ -35,10 +35,10 @@ REFUSED = "be refused: "
 """Prefix of the output line in which the program reports an error of this package."""
 
 ADDRESSES = "numba.dynamic.globals"
-"""Prefix of Numba's names for addresses in the process that compiled the code."""
+"""Prefix of Numba's names for addresses of the compiling process."""
 
 UNUSED = "NRT_MemInfo_call_dtor"
-"""Function that frees an allocated array; without allocations it is never called."""
+"""Function that frees an allocated array, which code without allocations never calls."""
 
 _MEANINGS = (
     (re.escape(ADDRESSES), "it uses a C function by its address, or a global array of more than a megabyte",
@@ -55,7 +55,7 @@ _MEANINGS = (
     (r"__svml|_ZGV", "it calls Intel's SVML", "uninstall icc_rt where it is built"),
     (r"numba_|NRT_(?!MemInfo_call_dtor)", "it calls a function of Numba's own library", "compute that in the kernel"),
 )  # fmt: skip
-"""Patterns of functions that a C library lacks, their meaning, and advice. The first pattern that fits counts."""
+"""Patterns of functions that a C library lacks, with their meaning and advice. The first matching pattern counts."""
 
 _ORDER, _OBJECT = "kernel.pickle", "kernel.o"
 _SOURCE, _HANDLER = "frame.cc", UnitFiles("frame", "frame.cc", "frame.o", "frame.d")
@@ -118,7 +118,7 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
     Raises
     ------
     BuildError
-        Numba refuses the kernel, or its code needs more than the C library.
+        Numba can't compile the kernel, or its code needs more than the C library.
     ToolchainError
         There is no C++ compiler.
     """
@@ -179,7 +179,7 @@ def _build(
     """Build the library; `order` has the arguments of `make_object`."""
     from numba.core import serialize
 
-    # By value, so that another process can read a notebook's kernel.
+    # Pickle by value, so that another process can read a notebook's kernel.
     (staging / _ORDER).write_bytes(bytes(serialize.dumps(order)))
     try:
         return build_library(order[0].py_func.__name__, plan, session, staging)
@@ -239,7 +239,7 @@ def make_object(kernel: Any, signature: cpu.Signature, symbol: str) -> bytes:
     Raises
     ------
     BuildError
-        Numba refuses the kernel, or its code needs Numba or Python when it runs.
+        Numba can't compile the kernel, or its code needs Numba or Python at run time.
     """
     numba = cpu.import_numba()
     from llvmlite import binding
@@ -266,7 +266,7 @@ def make_object(kernel: Any, signature: cpu.Signature, symbol: str) -> bytes:
 
 
 def _module(compiled: Any, name: str) -> Any:
-    """Return the optimized code of a C function under a name; all other symbols are private."""
+    """Return the optimized code of a C function under a name, with private symbols otherwise."""
     from llvmlite import binding
 
     module = binding.parse_assembly(str(compiled._library._final_module))  # noqa: SLF001 - no public name
@@ -279,7 +279,7 @@ def _module(compiled: Any, name: str) -> Any:
 
 
 def _needed(module: Any) -> list[str]:
-    """List the names that a module requires from elsewhere, and Numba's names of addresses of this process."""
+    """List the names that a module requires from other libraries, and Numba's names of addresses of this process."""
     names = [each.name for each in (*module.functions, *module.global_variables) if each.is_declaration]
     addresses = [ADDRESSES for each in module.global_variables if each.name.startswith(ADDRESSES)]
     return addresses + [each for each in names if not each.startswith("llvm.") and each not in (CALL, FAILED)]

@@ -34,7 +34,7 @@ from be_toolchain.machine.forks import ThreadLock
 
 
 class NumbaPackage(NamedTuple):
-    """A package that compiles kernels for CUDA, and what differs between such packages.
+    """A package that compiles kernels for CUDA, with its differences from other such packages.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ _NEEDS_DRIVER = "Numba needs the driver to compile device functions, NumPy's fun
 
 
 def check_words(ptx: str, ndims: Sequence[int], package: NumbaPackage = NUMBA_CUDA) -> None:
-    """Refuse a kernel whose PTX takes arrays in an unknown form.
+    """Refuse a kernel whose PTX takes arrays in an unsupported form.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class NumbaLayout(NamedTuple):
         return Bound(params, tuple(types_text(call.inputs, call.results)))
 
     def fit(self, launch: Launch, kernel: Kernel, _call: Resolved) -> Launch:
-        """Give a batch an axis of the grid, if the images leave one free."""
+        """Give a batch an axis of the grid, if the images leave an axis free."""
         axis = kernel.batch_axis
         return launch.with_geometry(batch_axis=axis if axis and launch.geometry.grid[axis] == 1 else 0)
 
@@ -235,7 +235,7 @@ class NumbaKernel(NamedTuple):
         return types_text(self.inputs, self.outs)
 
     def build(self, archs: tuple[Arch, ...], session: Session, *, with_ptx: bool = False) -> Kernel:
-        """Return the compiled kernel, from the cache if its content is the same in every process."""
+        """Return the compiled kernel, from the cache if its content is equal in all processes."""
         content = function_content(self.dispatcher)
 
         def compile_now(_staging: object) -> Compiled:
@@ -258,7 +258,7 @@ class NumbaKernel(NamedTuple):
 
 
 class NoKernelError(TypeError, AssertionError):
-    """The argument is not a Numba CUDA kernel. The exception is an AssertionError too, for compatibility."""
+    """The argument is not a Numba CUDA kernel. Programs for brainevent may catch an AssertionError."""
 
 
 def check_dispatcher(kernel: Any) -> Any:
@@ -269,7 +269,7 @@ def check_dispatcher(kernel: Any) -> Any:
     ImportError
         Numba with CUDA support can't be imported.
     TypeError
-        The argument is something else. The exception is an AssertionError too.
+        The argument is not a CUDA dispatcher.
     """
     dispatchers: Any = ()
     if package_of(kernel).is_mlir:
@@ -302,12 +302,12 @@ def compile_numba(kernel: NumbaKernel, archs: Sequence[Arch], *, with_ptx: bool 
     kernel : NumbaKernel
     archs : sequence of Arch
     with_ptx : bool
-        True for PTX of the latest architecture without a suffix too, if nothing must be linked to it.
+        True to add PTX of the latest architecture without a suffix, if nothing must be linked to it.
 
     Raises
     ------
     BuildError
-        Numba or the linker refuses the kernel.
+        Numba or the linker can't compile the kernel.
     ImportError
         Numba does not work with other installed packages.
     """
@@ -342,7 +342,7 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
     cuda = import_module(package_of(kernel.dispatcher).api)
     options = {name: kernel.dispatcher.targetoptions[name] for name in ("debug", "lineinfo", "fastmath", "opt")}
     if package_of(kernel.dispatcher).is_mlir:
-        options["inline"] = "always"  # else a call with slices refuses shared memory in the function
+        options["inline"] = "always"  # otherwise a call with slices refuses shared memory in the function
     namespace: dict[str, Any] = {"cuda": cuda, "kernel": cuda.jit(device=True, **options)(kernel.dispatcher.py_func)}
     name = kernel.name if kernel.name.isidentifier() else "kernel"
     text = source.batched_source(name, len(kernel.arrays), axis)
@@ -351,7 +351,7 @@ def _batched(kernel: NumbaKernel, axis: int) -> Any:
 
 
 def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool) -> list[str]:
-    """Compile a function as a kernel to PTX, and return the PTX and the other parts to link, which are PTX too."""
+    """Compile a function as a kernel to PTX, and return the PTX and further PTX to link."""
     package = package_of(kernel.dispatcher)
     cuda, types = import_module(package.api), import_module(f"{package.inner}.types")
     given = kernel.dispatcher.targetoptions
@@ -372,7 +372,7 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
                     function, signature, device=False, abi="numba", output="ptx", cc=capability, **options
                 )
         except Exception as error:
-            # Numba's own errors, and any others that its passes raise because of the author's code.
+            # Numba raises its own errors, and its passes raise any others because of the author's code.
             mismatch = source.explain_compilation(package.name, error)
             if mismatch:
                 raise ImportError(f"Numba can't compile the kernel {kernel.name}: {mismatch}") from error
@@ -383,7 +383,7 @@ def _compile(kernel: NumbaKernel, function: Any, arch: Arch, *, extra_axis: bool
 
 @contextlib.contextmanager
 def _device(package: NumbaPackage, arch: Arch) -> Iterator[None]:
-    """Tell Numba the architecture of the present device, for which it compiles, with any or no device here."""
+    """Set the architecture for which Numba compiles, regardless of the present device."""
     capability = (arch.major, arch.minor)
     if package.is_mlir:
         module, name, present = "numba_cuda_mlir.tools", "_cached_cc", capability
@@ -596,7 +596,7 @@ def layout_of(dispatcher: Any, signature: object) -> NumbaLayout:
 
 
 def check_arrays(kernel: NumbaKernel) -> None:
-    """Check that a kernel takes its arrays and doesn't write to inputs in ways that Numba allows, by its bytecode."""
+    """Check that a kernel takes its arrays, and by its bytecode that it does not write to inputs as Numba allows."""
     function = kernel.dispatcher.py_func
     names = source.check_count(function, len(kernel.inputs), len(kernel.outs))
     written = source.direct_writes(function)

@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 _NUMPY_LACKS = re.compile(r"module 'numpy(?:\.[\w.]+)?' has no attribute '(\w+)'")
 _NUMPY_TOO_NEW = re.compile(r"Numba needs NumPy (\d+)\.(\d+) or less")
 _FIRST_REFUSED = (2, 5)
-"""First numpy with which numba-cuda fails without a reason."""
+"""First release of NumPy with which numba-cuda fails without a message."""
 
 _ENTRY = re.compile(r"^\s*\.visible\s+\.entry\s+([\w$]+)", re.MULTILINE)
 
@@ -59,7 +59,7 @@ def import_error(function: str, package: str, error: BaseException) -> ImportErr
 
 
 def import_cuda(function: str) -> Any:
-    """Import ``numba.cuda`` of numba-cuda for a function of this package; without numba-cuda, import the successor's.
+    """Import ``numba.cuda`` of numba-cuda for a function of this package, or else the module of numba-cuda-mlir.
 
     Raises
     ------
@@ -76,9 +76,9 @@ def import_cuda(function: str) -> Any:
 
 
 def explain_compilation(package: str, error: BaseException) -> str:
-    """Return a hint if Numba can't compile because its own code doesn't work with the installed numpy; else empty.
+    """Return a hint if Numba can't compile because its own code does not work with the installed NumPy; else empty.
 
-    The first compilation imports this code. If the kernel itself uses a name that numpy lacks, the hint is empty.
+    The first compilation imports this code. If the kernel itself uses a name that NumPy lacks, the hint is empty.
     """
     lacking = _NUMPY_LACKS.search(str(error))
     named = [(package_of_module(f.f_globals.get("__name__")), f) for f, _ in traceback.walk_tb(error.__traceback__)]
@@ -94,7 +94,7 @@ def _explain(package: str, error: BaseException) -> str:
 
 
 def numpy_mismatch(error: BaseException, package: str, numpy: str) -> str:
-    """Return a hint if Numba refuses the installed numpy, or uses a name that this numpy lacks; else empty.
+    """Return a hint if Numba refuses the installed NumPy, or uses a name that this NumPy lacks; else empty.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def free_axis(ptx: str) -> int:
 def batched_source(name: str, count: int, axis: int) -> str:
     """Write a kernel of `count` arrays that runs another kernel on the slices selected by an axis of the grid.
 
-    An array that the whole batch shares has one slice.
+    An array that the whole batch shares has only one slice.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def batched_source(name: str, count: int, axis: int) -> str:
 
 
 def hints(function: Function, input_ndims: Sequence[int], output_ndims: Sequence[int], text: str) -> list[str]:
-    """Return hints for a kernel that Numba refuses, the most likely first.
+    """Return hints for a kernel that Numba can't compile, the most likely first.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def hints(function: Function, input_ndims: Sequence[int], output_ndims: Sequence
 
 
 def _about_operators(targets: dict[str, str], inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-    """Return hints for operators: a target that is an input is the reason; other targets may be parts of an input."""
+    """Return hints for operators: a target that is an input, or targets that may be parts of an input."""
     written = [name for name in inputs if name in targets]
     if written:
         return [f"{name} {targets[name]} ... writes the input {name}: {_IN_PLACE}" for name in written]

@@ -22,9 +22,9 @@ _VALUES = frozenset(
     ["*", "&", "&&", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "size_t"]
     + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-"""Last words of types that are certainly not void."""
+"""Last words of types that can't be void."""
 _MOST_BEFORE = 500
-"""Limit for the tokens beside a declarator that are read: a header may hold thousands of macro calls."""
+"""Limit for the tokens to read beside a declarator, since a header may contain thousands of macro calls."""
 
 
 class Function(NamedTuple):
@@ -52,7 +52,7 @@ class Function(NamedTuple):
     start : int
         Place of its name.
     line_start : int
-        Place to show to a reader: its name, or the macro call that generates it.
+        Place for messages: its name, or the macro call that generates it.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Declarators(NamedTuple):
 
 
 def find_declarators(header: Header) -> Declarators:
-    """Tokenize a header once for all names: a header without a semicolon may have thousands of names."""
+    """Tokenize a header once for all names, since a header without a semicolon may have thousands of names."""
     tokens = header.tokens()
     found: dict[str, tuple[int, int]] = {}
     index = 0

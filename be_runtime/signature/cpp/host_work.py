@@ -1,6 +1,6 @@
-"""What host code does beyond its arrays: work on CUDA's default stream, and calls that end the process.
+"""Side effects of host code: work on CUDA's default stream, and calls that end the process.
 
-A source without such words pays for none of this: its patterns are compiled when this module is imported.
+This module is imported, and its patterns are compiled, only for sources with such words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLS = (
     r"thrust::\w+",
 )
 _WORK = re.compile("|".join(("<<<", *(rf"{call}\s*(?:<[^;(){{}}]{{0,200}}>)?\s*\(" for call in _CALLS))))
-"""It finds places by their first characters, which is fast only if each alternative begins with a literal."""
+"""The pattern of places. Each alternative begins with a literal, which makes the search fast."""
 _BEFORE_STREAM = {
     "<<<": 3,
     **dict.fromkeys(("cudaLaunchKernel", "cudaLaunchCooperativeKernel"), 5),
@@ -97,7 +97,7 @@ def default_stream_work(
 
 
 def _is_default(name: str, arguments: Sequence[str], body: str, streams: Container[str]) -> bool:
-    """Return whether a call is known to run on the default stream."""
+    """Return whether a call certainly runs on the default stream."""
     if name in _BEFORE_STREAM:
         before = _BEFORE_STREAM[name]
         given = _CAST.sub("", (arguments[before : before + 1] or ["0"])[0]).strip("(){} ") or "0"
@@ -117,7 +117,7 @@ def _is_default(name: str, arguments: Sequence[str], body: str, streams: Contain
 
 
 def _asks_for_size(name: str, storage: str, body: str) -> bool:
-    """Return whether a call of CUB may only compute the size of its storage: that is null, or the next call has it."""
+    """Return whether a call of CUB may only compute the size of its storage, which is null or used by the next call."""
     if _NULL.search(storage):
         return True
     is_null = re.search(
@@ -159,7 +159,7 @@ def called_names(body: str) -> tuple[str, ...]:
 
 
 def _arguments(text: str, start: int) -> list[str]:
-    """Split the arguments from after an opening parenthesis to the closing one; none if that is far away."""
+    """Split the arguments up to the closing parenthesis; return none if it is far away."""
     found, depth, begin = [], 0, start
     for position in range(start, min(len(text), start + _LONGEST)):
         char = text[position]

@@ -19,7 +19,7 @@ _CLOSING = {"[": "]", "{": "}", "(": ")", "<": ">"}
 
 
 def split_words(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Split a text at the spaces outside of brackets; a bracket that nothing closes is a character.
+    """Split a text at the spaces outside of brackets; an unclosed bracket is an ordinary character.
 
     Yields
     ------
@@ -112,7 +112,7 @@ _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
 _KINDS = {**Kind.__members__, "RAW": Kind.STRING}
 _TRIVIA = frozenset({Kind.LINE_COMMENT, Kind.BLOCK_COMMENT, Kind.DIRECTIVE})
-"""Kinds that have no meaning in a declaration."""
+"""Kinds without a meaning in a declaration."""
 OPENING, CLOSING = frozenset("([{"), frozenset(")]}")
 _BRACKETS = OPENING | CLOSING
 
@@ -218,7 +218,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[SourceText]) -> Places:
-        """Concatenate `sources`, one character apart so that the end of one is not the start of the next."""
+        """Concatenate `sources`, one character apart, so that the end of a source is not the start of the next."""
         bases = [0]
         for source in sources:
             bases.append(bases[-1] + len(source.text) + 1)
@@ -286,11 +286,11 @@ _TEXT = r'"([^"\\]*)"'
 _NAME = r"(?::: )?\w+(?: :: \w+)*"
 _BASES = {"0x": 16, "0b": 2}
 _LONGEST = 400
-"""Limit for the characters of a number; Python converts no integer of 4300 digits."""
+"""Limit for the characters of a number, since Python does not convert an integer of more than 4300 digits."""
 
 
 def read_literal(tokens: Sequence[Token], places: Places) -> tuple[Kind, str] | None:
-    """Return the kind and the text of an expression that is one literal or one name; None for any other.
+    """Return the kind and the text of an expression that is one literal or one name; None for other expressions.
 
     A number, also a bool, is written as in Python or in an arg_spec; a qualified name loses its qualifiers.
 

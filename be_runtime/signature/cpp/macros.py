@@ -1,8 +1,8 @@
 """Expansion of macros in declarations: object-like and function-like macros, ``#``, ``##`` and nesting.
 
-Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike in the standard, this
-rule holds for the tokens of arguments too, which no real source notices. Function bodies within a macro are dropped
-before expansion: only the headers matter, and the bodies are most of the text.
+Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion. Unlike in the standard, this
+rule also holds for the tokens of arguments, which makes no difference for real sources. Function bodies within a macro
+are dropped before expansion, since only the headers matter and the bodies are most of the text.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MOST = 200_000
 _MOST_OF_ALL = 300_000
 """Limit for the tokens that are read and written to expand all headers."""
 _MOST_CHARACTERS = 4_000_000
-"""Limit for the characters of all headers after their expansion: an argument may be long, and often repeated."""
+"""Limit for the characters of all headers after their expansion, since a long argument may be repeated often."""
 _FAILED = 100
-"""Number of tokens that a header counts in addition if its expansion exceeds a limit."""
+"""Number of tokens that are added to the count of a header whose expansion exceeds a limit."""
 _LONGEST = 1000
 """Limit for the characters of a pasted name."""
 _DEPTH = 100
@@ -125,7 +125,7 @@ class Macros:
         return self._left_of_all <= 0
 
     def undefine(self, directive: str) -> None:
-        """Forget the macro of an ``#undef`` line; another line changes nothing."""
+        """Forget the macro of an ``#undef`` line; ignore other lines."""
         if match := _UNDEF.match(directive):
             self.known.pop(match[1], None)
 
@@ -226,9 +226,10 @@ class Macros:
 
 
 class _Step(NamedTuple):
-    """One step of a macro's body, with its own tokens or, if `slot` is not negative, with that argument.
+    """One step of a macro's body, with its own tokens or, if `slot` is not negative, with the argument of that number.
 
-    It appends them, appends an argument of ``##`` unexpanded, pastes them to the token before, or quotes an argument.
+    A step appends tokens, appends an argument of ``##`` unexpanded, pastes tokens to the previous token, or quotes an
+    argument.
     """
 
     kind: Literal["plain", "raw", "paste", "quote"]
@@ -237,7 +238,7 @@ class _Step(NamedTuple):
 
 
 def _steps(tokens: list[Token], params: tuple[str, ...]) -> list[_Step]:
-    """Convert the tokens of a body to steps; adjacent tokens that are no parameters are one step."""
+    """Convert the tokens of a body to steps; adjacent tokens that are not parameters are one step."""
     steps: list[_Step] = []
     plain: list[Token] = []
     slots = {name: slot for slot, name in reversed(tuple(enumerate(params)))}

@@ -1,8 +1,8 @@
 """The outline of a source: its live code, annotations, macro definitions, documentation and declarations.
 
 Constant conditions such as ``#if 0`` are evaluated here. If only the compiler can evaluate a condition, all branches
-are kept, unless they open or close different brackets (such as two alternative first lines of one function): then only
-the first branch is kept, because both together are not valid C++.
+are kept, unless they open or close different brackets, such as two alternative first lines of one function. In that
+case, only the first branch is kept, since both together are not valid C++.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from be_toolchain.named import NamedTuple
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
 _MOST_BETWEEN = 16
-"""Limit for the comments between a line and its documentation: a thousand annotations may share one."""
+"""Limit for the comments between a line and its documentation, which a thousand annotations may share."""
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
@@ -222,7 +222,7 @@ class DeclarationReader:
     def __init__(self, expand: Expander) -> None:
         self.found: list[Header] = []
         self._expand = expand
-        # All open scopes, for each brace. They outlive a unit: a macro may open a namespace for another unit.
+        # All open scopes, for each brace. They outlive a unit, since a macro may open a namespace for another unit.
         self._scopes: list[tuple[Scope, ...]] = [()]
 
     def read(self, unit: CppCode) -> bool:

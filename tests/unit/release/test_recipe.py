@@ -139,7 +139,7 @@ def test_ci_and_the_first_page_have_the_bounds_of_the_project():
     jax = next(text.removeprefix("jax>=") for text in PROJECT["dependencies"] if text.startswith("jax>="))
     assert f"jaxlib>={jax}" in PROJECT["dependencies"]
     first_page = (ROOT / "README.md").read_text()
-    assert f"Python {pythons[0]} to {pythons[-1]}, JAX {jax.removesuffix('.0')} or newer." in first_page
+    assert f"Python {pythons[0]} to {pythons[-1]} and JAX {jax.removesuffix('.0')} or newer." in first_page
     ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert ci["jobs"]["ranges"]["strategy"]["matrix"]["include"] == [
         {"python": pythons[0], "resolution": "lowest-direct"},

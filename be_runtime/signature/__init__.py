@@ -1,4 +1,4 @@
-"""Signatures of entry points: the arg_spec, and C++ sources. Pure."""
+"""Signatures of entry points, from the arg_spec and C++ sources. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from be_toolchain.named import NamedTuple
 
 
 class SourceText(NamedTuple):
-    """One source, as the user names it.
+    """One source, with the name that messages show.
 
     Parameters
     ----------

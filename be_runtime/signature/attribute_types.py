@@ -28,7 +28,7 @@ _KINDS = {"string": AttrKind.STRING, "dtype": AttrKind.DTYPE}
 
 
 class UnknownTypeError(ValueError):
-    """A name is not the name of a type; the argument is the name."""
+    """No type has the name; the exception's argument is the name."""
 
 
 def split_default(text: str) -> tuple[str, str | None]:
@@ -48,7 +48,7 @@ def split_default(text: str) -> tuple[str, str | None]:
 
 
 def parse_type(text: str, param: Param) -> Param:
-    """Return an attribute with the type that `text` spells.
+    """Parse a type, and return the attribute with it.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _field(word: str) -> Param:
 
 
 def parse_default(text: str, param: Param) -> Param:
-    """Return an attribute with the default that `text` spells.
+    """Parse a default, and return the attribute with it.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def parse_default(text: str, param: Param) -> Param:
 
 
 def _value(text: str, param: Param) -> bool | float | str | None:
-    """Return the value of a default; None if the attribute can't have it."""
+    """Parse a default; return None if the attribute can't have the value."""
     if param.kind is AttrKind.STRING:
         return None if "\0" in text else text
     if param.kind is AttrKind.ENUM:
@@ -144,7 +144,7 @@ def _number(text: str, dtype: DType | None) -> bool | float | None:
         if dtype is None:
             return real
         if dtype.kind == "float":
-            struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), real)  # no infinity in this type
+            struct.pack({"float16": "<e", "float64": "<d"}.get(dtype.name, "<f"), real)  # raises if it overflows
             return real
     return None
 
@@ -157,7 +157,7 @@ def _holds(dtype: DType, number: int) -> bool:
 
 
 def render_type(param: Param) -> str:
-    """Write the type as `parse_type` reads it; empty if it is unknown.
+    """Format a type for `parse_type`; return an empty text if the type is unknown.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def render_type(param: Param) -> str:
 
 
 def render_default(param: Param) -> str:
-    """Write the default with its ``=``; empty if there is none."""
+    """Format a default with its ``=``; return an empty text if there is none."""
     if param.default is None:
         return ""
     return f"={str(param.default).lower() if isinstance(param.default, bool) else param.default}"

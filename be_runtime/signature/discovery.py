@@ -1,4 +1,4 @@
-"""Discovery of the entry points of a module, from its sources and the `functions` argument."""
+"""Discover the entry points of a module from its sources and the `functions` argument."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_ENTRIES, _MOST_PARAMS, _MOST_CHOICES = 1000, 20_000, 200_000
 """Limits for the entry points of the sources that are compiled together, all their parameters, and their choices."""
 
 _MOST_LINES, _MOST_USED = 100, 256
-"""Limits for the places in an entry point's warnings, and for the functions and macros in the search for them."""
+"""Limits for the places in an entry point's warnings, and for the functions and macros that the search reads."""
 
 _INSTANCE = r"(?:<[\w\s:,<>+*/-]+>)?"
 """The arguments of a template: names, types and numbers."""
@@ -87,7 +87,7 @@ def discover(
     is_partial : bool
         True to leave out the names in `functions` that the sources do not define.
     included : sequence of SourceText
-        Files that the sources include, for warnings about host code that entry points call.
+        Files that the sources include; host code in them is searched for warnings.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def _annotated(program: Program) -> list[_Request]:
 
 
 def _merge(requests: Sequence[_Request]) -> tuple[model.EntryPoint, ...]:
-    """Resolve each name; refuse a repeated name, unless its annotations exclude each other and agree."""
+    """Resolve each name; raise an error for a repeated name, unless its annotations exclude each other and agree."""
     first: dict[str, tuple[_Request, model.EntryPoint]] = {}
     count = choices = 0
     for request in requests:
@@ -284,7 +284,7 @@ def _resolve(request: _Request) -> model.EntryPoint:
 def _check_instances(
     request: _Request, function: Function, params: Sequence[model.Param], rules: Sequence[model.Param]
 ) -> None:
-    """Refuse too many instances of a template, and numbers whose type differs between the instances."""
+    """Raise an error for too many instances of a template, or a number whose type differs between instances."""
     variables = {rule.name: rule for rule in rules if rule.role is model.Role.DTYPE}
     named = [variables[word] for word in dict.fromkeys(re.findall(r"\w+", request.instance)) if word in variables]
     count = math.prod(len(variable.choices) for variable in named)
@@ -338,7 +338,7 @@ def _size_function(request: _Request, name: str, params: Sequence[model.Param]) 
 
 
 def _instance(request: _Request, function: Function) -> Function:
-    """Return the instance of a template that a request names, which is an ordinary function."""
+    """Convert a template to the instance that a request names; return other functions unchanged."""
     if not request.instance:
         return function
     if function.template is None:
@@ -359,7 +359,7 @@ def _instance(request: _Request, function: Function) -> Function:
 
 
 def _unordered(entry: Function, program: Program, params: Sequence[model.Param]) -> Iterator[str]:
-    """Describe each place with work on CUDA's default stream in the host code of an entry point."""
+    """Yield each place with work on CUDA's default stream in the host code of an entry point, as a text."""
     if not program.has_stream_work:
         return
     from be_runtime.signature.cpp.host_work import default_stream_work
@@ -376,7 +376,7 @@ def _unordered(entry: Function, program: Program, params: Sequence[model.Param])
 
 
 def _ends(entry: Function, program: Program) -> Iterator[str]:
-    """Describe each place that ends the process in the host code of an entry point."""
+    """Yield each place that ends the process in the host code of an entry point, as a text."""
     if not program.has_ends:
         return
     from be_runtime.signature.cpp.host_work import process_ends
@@ -399,13 +399,13 @@ def _host_code(entry: Function, program: Program) -> Iterator[tuple[Program, int
 
 
 def _described(program: Program, offset: int, text: str, owner: Function | Macro) -> str:
-    """Write a place for a warning."""
+    """Format a place for a warning."""
     within = f" in the macro {owner.name}" if isinstance(owner, Macro) else ""
     return f"{program.places.source(offset).name}:{program.places.line(offset)} ({text}{within})"
 
 
 def _parse(request: _Request) -> tuple[tuple[model.Param, ...], tuple[model.Param, ...]]:
-    """Parse the tokens of a request: the parameters of the C++ call, and the rules for their axes."""
+    """Parse the tokens of a request into parameters of the C++ call and rules for axes and dtypes."""
     try:
         params = grammar.parse_spec(request.tokens or (), function=request.name, locate=request.locate)
     except SpecError as error:
@@ -417,7 +417,7 @@ def _parse(request: _Request) -> tuple[tuple[model.Param, ...], tuple[model.Para
 
 
 def _typed(function: Function, program: Program) -> Function:
-    """Return a function with the types that the sources define; refuse one with too many parameters and fields."""
+    """Resolve a function's parameter types by the sources; raise an error for too many parameters and fields."""
     typed = program.typed(function) if len(function.params) <= grammar.MOST else function
     count = sum(1 + len(param.members) for param in typed.params)
     if count > grammar.MOST:
@@ -430,7 +430,7 @@ def _typed(function: Function, program: Program) -> Function:
 
 
 def _candidates(request: _Request) -> list[Function]:
-    """Find the functions that a request may mean: definitions before prototypes, one for each signature."""
+    """Find the functions that a request may name, one for each signature: definitions, or prototypes without one."""
     program, index = request.program, request.program.places.source_index
     is_everywhere = len(program.headers.get(request.function, ())) > MOST_OF_A_WORD
     functions: Sequence[Function] = () if is_everywhere else program.functions(request.function)

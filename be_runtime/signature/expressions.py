@@ -21,7 +21,7 @@ Node = int | str | tuple[str, tuple["Node", ...]]
 
 _LONGEST = 200
 _WORDS = r"(?:[^\W\d]\w*|(?:0[xX][0-9a-fA-F]+|[0-9][0-9_]*)(?![\w.])|[\s.+\-*/%(),])*"
-"""Text that Python parses without a warning: without strings, and without letters after numbers."""
+"""Text that Python parses without a warning: no strings, and no letters directly after numbers."""
 _LARGEST = 2**63 - 1
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Div: "/", ast.Mod: "%"}
 
@@ -42,7 +42,7 @@ class Expression(NamedTuple):
 
 
 def parse_expression(text: str) -> Expression:
-    """Read an expression.
+    """Parse an expression.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def _bad(text: str, column: int) -> ValueError:
 
 
 def _node(tree: ast.expr, text: str) -> Node:
-    """Convert Python's tree; refuse other kinds of expressions."""
+    """Convert Python's syntax tree; raise an error for other kinds of expressions."""
     match tree:
         case ast.Constant(value=int(value)) if not isinstance(value, bool) and value <= _LARGEST:
             return value
@@ -151,8 +151,8 @@ _EVALUATED: dict[str, Callable[[Any, Any], Any]] = {
 def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
     """Return the value of an expression.
 
-    A value may be a symbolic dimension of ``jax.export``, which has operators and methods for all operations. In that
-    case, the result may be one, too, and its bounds are not checked.
+    A value may be a symbolic dimension of ``jax.export``, which has all operators; then the result may be symbolic, and
+    its bounds are not checked.
 
     Raises
     ------

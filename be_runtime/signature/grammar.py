@@ -98,7 +98,7 @@ def is_identifier(name: str) -> bool:
 
 
 class _TokenError(Exception):
-    """The problem of one token, by its index."""
+    """Error of one token; the index is the token's position."""
 
     def __init__(self, index: int, problem: str, hints: Sequence[str] = ()) -> None:
         super().__init__(problem)
@@ -148,7 +148,7 @@ def parse_spec(
 
 
 def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
-    """Write the tokens of an arg_spec in their canonical spelling.
+    """Format the tokens of an arg_spec, each in its first spelling.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def _parse(tokens: Sequence[str]) -> tuple[model.Param, ...]:
 
 
 def _parse_token(token: str, index: int, variables: Collection[str]) -> model.Param:
-    """Parse one token; an error has its index."""
+    """Parse one token; an error names the token's index."""
     if token in _ROLES:
         return model.Param(role=_ROLES[token], in_place=token.startswith("inout"))
     if len(token) > _LONGEST:
@@ -342,7 +342,7 @@ def _parse_variable(match: re.Match[str]) -> model.Param:
 
 
 def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
-    """Yield the errors of tokens that the other tokens don't allow."""
+    """Yield the errors of tokens that contradict other tokens."""
     optional = [index for index, param in enumerate(params) if param.many is model.Many.OPTIONAL]
     if len(optional) > _MOST_OPTIONAL:
         problem = f"more than {_MOST_OPTIONAL} arrays that a call may leave out"
@@ -372,7 +372,7 @@ def _problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[
 
 
 def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
-    """Yield the errors of dtypes that the inputs and attributes don't determine."""
+    """Yield the errors of dtypes that no input or attribute determines."""
     inputs = [param for param in params if param.role is model.Role.ARG and param.many is model.Many.ONE]
     attributes = {f"attr.{param.name}" for param in params if param.kind is model.AttrKind.DTYPE}
     before = 0
@@ -390,7 +390,7 @@ def _dtype_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Ite
 
 
 def _split_problems(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_TokenError]:
-    """Yield the errors of ``parallel`` and ``reduce`` tokens that the arrays don't allow."""
+    """Yield the errors of ``parallel`` and ``reduce`` tokens that contradict the arrays."""
     inputs = model.axis_names(param.axes for param in params if param.role is model.Role.ARG)
     arrays = [
         (param, token)
@@ -450,7 +450,7 @@ def _unbound(params: Sequence[model.Param], tokens: Sequence[str]) -> Iterator[_
 
 
 def _similar(token: str) -> tuple[str, ...]:
-    """Return a hint with the token that was probably meant."""
+    """Return a hint with a similar token."""
     from difflib import get_close_matches
 
     if token.count("[") > token.count("]"):

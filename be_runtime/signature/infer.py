@@ -1,4 +1,4 @@
-"""Compare an arg_spec with the C++ signature: infer a spec, complete one, or find a contradiction."""
+"""Infer an arg_spec from a C++ signature, complete an arg_spec, or find contradictions between both."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_untyped(param: Param) -> bool:
 
 
 def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecError | None:
-    """Return the error for a function that generated code certainly can't call, or whose spec can't be inferred."""
+    """Return the error for a function that generated code can't call, or whose spec can't be inferred."""
     problem = hint = ""
     if function.owner:
         problem, hint = f"it is a member of {function.owner}", "write a free function that calls it"
@@ -68,7 +68,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
         problem, hint = "it is a template", f"name its arguments, as in // @BE {function.name}<T> ... T=float32|float64"
     if problem:
         return _error(function, problem, at(function, places), hint)
-    # With a spec, a macro or an alias may stand for void, which the compiler checks.
+    # With a spec, a macro or an alias may be void: the compiler decides.
     if returns_void(function) if is_inferred else not returns_value(function):
         return None
     returns = re.sub(r" ?(::|<) ?| (?=[>*&])", lambda match: match[1] or "", function.returns)
@@ -81,7 +81,7 @@ def _unusable(function: Function, places: Places, *, is_inferred: bool) -> SpecE
 
 
 def _attribute_of(cpp: CppParam, places: Places) -> Param | None:
-    """Return the attribute that a parameter or a field takes; None if it takes no attribute."""
+    """Convert a C++ parameter or field to an attribute; return None if it can't be one."""
     if cpp.shape not in _KINDS:
         return None
     kind, literal_kind = _KINDS[cpp.shape]
@@ -133,7 +133,7 @@ def _wrong_count(params: tuple[Param, ...], function: Function, locate: Locate, 
 
 
 def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
-    """Describe how a token contradicts the parameter at its position; empty if it does not."""
+    """Describe how a token contradicts the parameter at its position; return an empty text if it does not."""
     (token,) = render_spec([param])
     which = f"parameter {cpp.name!r}" if cpp.name else "a parameter"
     if not _fits(param, cpp):
@@ -147,7 +147,7 @@ def _mismatch(param: Param, cpp: CppParam, *, is_others: bool) -> str:
 
 
 def _is_input(cpp: CppParam) -> bool:
-    """Return whether a parameter can only take an input; a ``std::optional`` may also be a result."""
+    """Return whether a parameter can only be an input; a ``std::optional`` may also be a result."""
     is_either = cpp.shape is Shape.OPTIONAL and "optional" in cpp.type
     return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is Role.ARG and not is_either
 
@@ -162,7 +162,7 @@ def _fits(param: Param, cpp: CppParam) -> bool:
         return param.role in _ARRAY_ROLES and cpp.shape in TENSORS and param.many is _BY_TYPE[cpp.shape].many
     if param.role in (Role.SCRATCH, Role.STATE) or cpp.shape in (Shape.WORKSPACE, Shape.STATE):
         return cpp.shape in _BY_TYPE and _BY_TYPE[cpp.shape].role is param.role
-    if param.role is Role.STREAM:  # A handle: 64 bits wide, or a pointer.
+    if param.role is Role.STREAM:  # a handle has 64 bits, or is a pointer
         return cpp.dtype is None or cpp.dtype.name in _HANDLES
     if param.role is Role.ATTR and not is_untyped(param) and cpp.shape in _KINDS:
         return param.kind is _KINDS[cpp.shape][0]
@@ -170,10 +170,10 @@ def _fits(param: Param, cpp: CppParam) -> bool:
 
 
 def wrong_type(param: Param, cpp: CppParam) -> str:
-    """Describe how an attribute's type contradicts the type of its parameter or field; empty if it does not."""
+    """Describe how an attribute's type contradicts its C++ type; return an empty text if it does not."""
     given, taken = param.dtype, cpp.dtype if cpp.shape is not Shape.UNKNOWN else None
     if given is not None and taken is not None:
-        # Nothing converts the elements of an array.
+        # The elements of an array are not converted.
         is_read = taken is given or (given.is_narrow and taken is given.attr_type)
         if cpp.shape is Shape.NUMBER and given is not taken:
             return f"{cpp.type!r} reads another type than {given.name}"
@@ -304,7 +304,7 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
     out: list[Param] = []
     index = -1
     for param in params:
-        index += not (param.in_place and param.role is Role.RET)  # a pair stands for one C++ parameter
+        index += not (param.in_place and param.role is Role.RET)  # both tokens of a pair are one C++ parameter
         cpp = by_name.get(param.name)
         if param.role is not Role.ATTR:
             name = function.params[index].name if index < len(function.params) else ""
@@ -332,7 +332,7 @@ def complete(params: tuple[Param, ...], function: Function, locate: Locate, plac
 
 
 def _typed(param: Param, cpp: CppParam, function: Function, span: SourceSpan, places: Places) -> Param:
-    """Return an attribute that was written without a type, with the type of its parameter."""
+    """Return an attribute without a type with the type of its C++ parameter."""
     declared = _attribute_of(cpp, places)
     if declared is None:
         error = _unmapped(function, cpp, places)

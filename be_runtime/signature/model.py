@@ -24,7 +24,7 @@ _WORD = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\S)+"
 
 
 def parse_axes(text: str) -> Axes:
-    """Read the text between the brackets.
+    """Parse the text between the brackets.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _no_axis(word: str, caret: Sequence[str] = ()) -> ValueError:
 
 
 def render_axes(axes: Axes) -> str:
-    """Write the text that `parse_axes` reads.
+    """Format axes for `parse_axes`.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def expressions(axes: Axes | None) -> tuple[Expression, ...]:
 
 
 def size_functions(params: Iterable[Param]) -> tuple[str, ...]:
-    """List the functions in the expressions of some parameters, as ``f()``, in the order of their first use.
+    """List the functions in the expressions of parameters, as ``f()``, in the order of their first use.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class Role(Enum):
 
 
 RULES = (Role.PARALLEL, Role.REDUCE, Role.DTYPE)
-"""Roles of tokens that describe axes and dtypes, and have no parameter in the C++ call."""
+"""Roles of tokens that describe axes and dtypes, and are no parameters of the C++ call."""
 
 
 class Many(Enum):
@@ -179,7 +179,7 @@ class Param(NamedTuple):
     by_name : bool
         True for an input without axes that calls pass by its name: a number.
     in_place : bool
-        True for the input and for the result that one C++ parameter stands for; they are neighbors.
+        True for an input and a result that are one C++ parameter; they are neighbors.
     """
 
     role: Role
@@ -197,7 +197,7 @@ class Param(NamedTuple):
 
 
 def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
-    """Return the parameters of the C++ call: of an array that is changed in place, the result.
+    """Return the parameters of the C++ call; an array that is changed in place is the result.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def call_params(params: Sequence[Param]) -> tuple[Param, ...]:
 def exported_params(params: Sequence[Param]) -> tuple[Param, ...] | None:
     """Return the parameters of an exported function, in the order of the C++ call; None if it can't be exported.
 
-    Scratch memory of a declared size is an argument. An array that is changed in place is one argument.
+    Scratch memory of a declared size is an argument; an array that is changed in place is one argument.
 
     Examples
     --------
@@ -265,11 +265,11 @@ class EntryPoint(NamedTuple):
     line : int
         One-based line of its definition, or of its annotation.
     unordered : tuple of str
-        Lines with work on CUDA's default stream in its code, in functions that it calls and in macros.
+        Each line of its code, its callees or its macros with work on CUDA's default stream.
     ends : tuple of str
         Lines that end the process, in the same code.
     rules : tuple of Param
-        Tokens without a parameter: axes that may be split over devices, and dtype variables. See `RULES`.
+        Tokens that are no parameters: axes that may be split over devices, and dtype variables. See `RULES`.
     doc : str
         Text of the documentation comment above it.
     sizes : tuple of SizeFunction

@@ -49,7 +49,7 @@ _SIGNED, _HASHED = b"s", b"h"
 _SEAL, _LENGTH = 65, 8
 
 _OLD_MAGIC, _ZIP, _PROGRAM = b"be-entry-1\n", b"PK\3\4", "program.stablehlo"
-"""Begins of files that earlier releases wrote: entries, and zips of exported programs, which have such a member."""
+"""Magic bytes of files from earlier releases: entries, and zips of exported programs with this member."""
 
 _mapped: dict[str, ctypes.CDLL] = {}
 _mapping = forks.ThreadLock()
@@ -109,7 +109,7 @@ class Artifact(NamedTuple):
         return data
 
     def require_whole(self, digest: str) -> None:
-        """Check the bytes of an image; a check that this machine remembers reads nothing.
+        """Check the bytes of an image, unless this machine has a record of an earlier check.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Artifact(NamedTuple):
             return
         image = self.table.images[digest]
         with _reading(self.where, image_file(digest, image)):
-            from be_runtime.store.images import is_whole  # a load from the cache has no need of it
+            from be_runtime.store.images import is_whole  # a load from the cache does not need it
 
             self._require(is_whole(self.path(digest), digest, image.size, self.memory), digest)
 
@@ -177,7 +177,7 @@ def _read(file: Traversable, most_bytes: int) -> bytes:
 
 @contextlib.contextmanager
 def _reading(where: str, file: str) -> Iterator[None]:
-    """Convert any error in the block to a `LoadError` that names the damaged file; our own errors pass."""
+    """Convert any error in the block to a `LoadError` that names the damaged file; a `BeRuntimeError` passes."""
     try:
         yield
     except BeRuntimeError:
@@ -189,14 +189,14 @@ def _reading(where: str, file: str) -> Iterator[None]:
 
 
 def _require_trusted(vouched: Path | None, *places: Path) -> None:
-    """Check that nobody else can change places; each folder is judged before its contents.
+    """Check that no other user can change the given paths; check each folder before its contents.
 
     Raises
     ------
     LoadError
-        Another user can change one.
+        Another user can change a path.
     OSError
-        A place does not exist.
+        A path does not exist.
     """
     known = None if vouched is None else vouched.stat()
     for place in places:
@@ -209,7 +209,7 @@ def _require_trusted(vouched: Path | None, *places: Path) -> None:
 
 
 def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
-    """Return the reason that a place is not trusted; empty if it is trusted, or as safe as the vouched folder."""
+    """Return the reason not to trust a path; empty if it is trusted, or as safe as the vouched folder."""
     uid = os.geteuid()
     if vouched is None:
         return trust.distrust_entry(status, uid)
@@ -239,7 +239,7 @@ def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") ->
 
 
 def open_folder(folder: Traversable, where: str = "") -> Artifact | None:
-    """Open the artifact in a folder or in a part of a zip, whoever may write to it; None if there is none.
+    """Open the artifact in a folder or a part of a zip, without a check of its owner; None if there is none.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def unpack(data: bytes, where: str, verify: Verifier | None = None) -> Artifact:
 
 
 def _unpack_zip(data: bytes, where: str) -> Artifact:
-    """Open an exported program of an earlier release, a zip of the same files, whose images are not compressed."""
+    """Open an exported program of an earlier release: a zip of an artifact's files and the program."""
     from be_toolchain.machine.zips import open_archive, read_member  # few programs are that old
 
     with _reading(where, "the zip"):
@@ -358,7 +358,7 @@ def resigned(data: bytes, where: str, sign: Sign) -> bytes:
 
 
 def _split(data: bytes, where: str) -> tuple[bytes, bytes, memoryview]:
-    """Return the seal, the index after its length, and the images."""
+    """Split a packed artifact into its seal, its index with the length in front, and its images."""
     if not data.startswith(MAGIC):
         is_older = data.startswith((_OLD_MAGIC, MAGIC.rstrip(b"1\n")))
         if is_older:
@@ -418,7 +418,7 @@ _NEW = f"{IMAGES}/.new"
 """Name of the one file that is being written; a killed process may leave it, and the next process replaces it."""
 
 _PYTHON = "__init__.py"
-"""Earlier releases wrote this file for kernels that needed only JAX; a new build removes it."""
+"""File of earlier releases; a new build removes it."""
 
 _OURS = frozenset([INDEX, IMAGES, _PYTHON, "__pycache__"])
 _OLD = r"[0-9a-f]{64}\.\w+|\.new"
@@ -427,7 +427,7 @@ _OLD = r"[0-9a-f]{64}\.\w+|\.new"
 def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
     """Write an artifact that every user can read, and replace an older one in the folder.
 
-    Readers always find a whole artifact: images are written first, then the index in one step, then others are removed.
+    Readers always find a whole artifact: images are written first, then the index in one step; old images go last.
 
     Parameters
     ----------
@@ -439,7 +439,7 @@ def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
     Raises
     ------
     ArgumentError
-        The folder holds something else, or can't be written.
+        The folder has files of another program, or can't be written.
     """
     files = {image_file(digest, index.images[digest]): data for digest, data in images.items()}
     table = render_index(index).encode()
@@ -451,7 +451,7 @@ def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
             for place in (folder, folder / IMAGES):
                 place.chmod(0o755)
             for name, data in (*files.items(), (INDEX, table)):
-                new = folder / _NEW  # a library that a process has mapped is never changed
+                new = folder / _NEW  # never change a library that a process has mapped
                 new.write_bytes(data)
                 new.chmod(0o755 if name.endswith(".so") else 0o644)
                 new.replace(folder / name)

@@ -43,7 +43,7 @@ NOT_CACHED = "it was not in the cache"
 
 
 def is_unchanged(folder: str, manifest: Manifest) -> bool:
-    """Return whether stat alone proves an entry valid. Every warm load calls this function, so its loops are flat."""
+    """Return whether stat alone proves an entry valid; the loops are flat, since every warm load runs them."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     outputs, inputs = manifest.outputs, manifest.dependencies + manifest.others
@@ -72,7 +72,7 @@ class Lookup(NamedTuple):
     manifest : Manifest or None
         Manifest of the valid entry.
     problem : str
-        Reason that the newest entry is not valid, if none is.
+        Reason that the newest entry is not valid, if no entry is.
     damaged : tuple of str
         Folders of broken entries, which may be removed.
     """
@@ -140,7 +140,7 @@ def read_manifest(folder: str, digest: str) -> Manifest | None:
 
 
 def replace_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: bool = False) -> None:
-    """Replace a file by one rename, or leave it; `is_new` refuses a temporary file that exists."""
+    """Replace a file by one rename, or leave it unchanged; with `is_new`, fail if the temporary file exists."""
     fresh = f"{path}.{os.urandom(4).hex()}"
     try:
         write_file(fresh, data, mode=mode, is_new=is_new)
@@ -267,7 +267,7 @@ class Entry(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """The cache below one folder. Making a store touches no file.
+    """The cache below one folder. Making a `Cache` touches no file.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ class Cache(NamedTuple):
         lock_timeout_s: float | None = None,
         on_wait: OnWait | None = None,
     ) -> Iterator[Building]:
-        """Open the build of a key, while no other process builds it.
+        """Open the build of a key under the key's lock.
 
         Parameters
         ----------
@@ -437,7 +437,7 @@ class Cache(NamedTuple):
     def explain(self, key: CacheKey) -> tuple[str, ...]:
         """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
 
-        The comparison reads every manifest, so it is for a person who asks for the reason of a rebuild.
+        The call reads every manifest: use it only to explain a rebuild.
         """
         from be_runtime.store.eviction import newest_key
 

@@ -108,7 +108,7 @@ def read_key(folder: str) -> keys.CacheKey | None:
 
 
 def read_entry(folder: str) -> tuple[Manifest, float]:
-    """Read an entry's manifest and the time of its last use; the reading is not a use.
+    """Read an entry's manifest and the time of its last use, without counting as a use.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def _info(folder: str, digest: str) -> EntryInfo | None:
 
 
 def remove_empty_folders(base: str, fan: str) -> None:
-    """Remove the folders and lock files of keys without entries; a running build makes its own again."""
+    """Remove the folders and lock files of keys without entries; a running build makes its folders again."""
     for name in cache.names_in(f"{base}/{fan}"):
         digest = name.removesuffix(".lock")
         if DIGEST.fullmatch(digest):
@@ -157,7 +157,7 @@ def remove_empty_folders(base: str, fan: str) -> None:
 
 
 class Round(NamedTuple):
-    """Progress of a round.
+    """Progress of a pruning round.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Round(NamedTuple):
 def prune(
     base: str, max_size_bytes: int | None, max_age_days: float | None, *, patience_s: float, now_s: float
 ) -> bool:
-    """Continue the round by at least one folder, and return whether it is over.
+    """Continue the pruning round by at least one folder; return whether nothing is left to do for now.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def beyond_limits(
 ) -> list[EntryInfo]:
     """Return the entries that ``cache prune`` removes: damaged, old, or least recently used beyond the size limit.
 
-    Unlike a round, which has the last use to a minute, the limit is exact, and may remove the newest entry too.
+    The limit is exact and may select the newest entry too; a round counts bytes by the minute of the last use.
     """
     newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
     sizes = itertools.accumulate(info.size_bytes for info in newest_first)

@@ -115,7 +115,7 @@ def record_file(path: str, name: str) -> FileRecord:
 
 
 def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
-    """Return the records of an entry's inputs by path, as far as a later stat can prove them."""
+    """Return the records of an entry's inputs by path, except records that a later stat can't prove."""
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     every = (manifest.dependencies + manifest.others).records
     return {record.path: record for record in every if record.sha256 and not _is_racy(record, newest)}
@@ -165,7 +165,7 @@ def _is_racy(record: FileRecord | AbsentNames, newest: int | None) -> bool:
 
 
 def _saves_work(old: Manifest, new: Manifest) -> bool:
-    """Return whether stat proves more with the newer manifest than with the older."""
+    """Return whether stat can prove more records of the newer manifest than of the older one."""
     if new._replace(recorded_ns=old.recorded_ns) != old:
         return True
     before, after = old.recorded_ns - RACY_MARGIN_NS, new.recorded_ns - RACY_MARGIN_NS
@@ -211,7 +211,7 @@ def audit(folder: str, manifest: Manifest, known: dict[str, str]) -> Audit:
 
 
 def _digest(path: str, name: str) -> str:
-    """Return a file's hash as a build records it; if the file is gone, the error's text, which is no hash."""
+    """Return a file's hash as a build records it, or the text of the error if the file can't be read."""
     try:
         return record_file(path, name).sha256
     except OSError as error:

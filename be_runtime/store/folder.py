@@ -1,7 +1,7 @@
 """Choose, check and make the cache's folder, and name the files in it.
 
 The folder is the configured one, the user's cache folder, or a private temporary one. Libraries are loaded from it, so
-nobody else may be able to write there.
+no other user may have write access.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def key_folder(base: str, digest: str) -> str:
 
 
 def lock_file(base: str, digest: str) -> str:
-    """Return the lock file of a key: it is beside the key's folder, so that both can come and go."""
+    """Return the lock file of a key; it is outside the key's folder, which may be removed."""
     return f"{base}/{digest[:2]}/{digest}.lock"
 
 
@@ -105,12 +105,12 @@ def output_problem(name: str) -> str | None:
 
 
 def find_base(root: str) -> str:
-    """Return the folder below `root` with our entries; it need not exist.
+    """Return the folder below `root` with this user's entries; it need not exist.
 
     Raises
     ------
     CacheError
-        Somebody else could put files there.
+        Another user could put files there.
     """
     base = base_folder(own_folder(root))
     _checked_stat(base)  # it may have been made while the root was open to others
@@ -123,7 +123,7 @@ def own_folder(root: str) -> str:
     Raises
     ------
     CacheError
-        Somebody else could put files there.
+        Another user could put files there.
     """
     _require_way_once(root)
     status = _checked_stat(root)
@@ -143,7 +143,7 @@ def prepare_base(root: str) -> str:
     Raises
     ------
     CacheError
-        The folder can't be made or written, or somebody else could put files there.
+        The folder can't be made or written, or another user could put files there.
     """
     with cache_errors(root):
         return repeatedly(lambda: _prepare(root))
@@ -157,7 +157,7 @@ def _prepare(root: str) -> str:
     if own != root:
         make_folder(own)
     make_folder(base_folder(own))
-    base = find_base(root)  # again
+    base = find_base(root)  # again, for the new folder
     make_folder(staging_root(base))
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(f"{base}/CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -191,7 +191,7 @@ def make_folder(path: str) -> None:
 
 
 def move(old: str, new: str) -> None:
-    """Rename to a name that nobody else uses; if the new name exists after an error, only the reply was lost."""
+    """Rename to an unused name; if the new name exists after an error, take the error for a lost reply."""
     for is_last in (False, True):
         try:
             os.rename(old, new)
@@ -205,7 +205,7 @@ def move(old: str, new: str) -> None:
 
 
 def repeatedly(step: Callable[[], T]) -> T:
-    """Return the result of a step; repeat the step a few times if its errors are passing ones."""
+    """Run a step, and repeat it a few times after errors that may pass."""
     for _ in range(_TRIES - 1):
         try:
             return step()
@@ -276,7 +276,7 @@ def unusable(path: str, problem: str, more_hints: tuple[str, ...] = ()) -> Cache
 
 
 def _require_way(folder: str) -> None:
-    """Check that nobody else could exchange a folder by way of the folders above it."""
+    """Check that no other user can replace a folder through the folders above it."""
     system = local_system.LocalSystem()
     facts = system.folder_facts(Path(folder))
     if facts.doubtful:
@@ -304,7 +304,7 @@ def _checked_stat(folder: str) -> os.stat_result | None:
 
 
 def usable_cache_dir(settings: Settings, system: System) -> Path:
-    """Return the folder for `Store`. No folder is made; existing folders are checked.
+    """Return the folder for `be_runtime.store.cache.Cache`: check existing folders, and make none.
 
     Parameters
     ----------
@@ -331,12 +331,12 @@ def usable_cache_dir(settings: Settings, system: System) -> Path:
 
 
 def temporary_dirs() -> tuple[Path, ...]:
-    """List the user's private folders below the machine's temporary ones."""
+    """List the user's private folders below the temporary folders of the machine."""
     import tempfile
 
     try:
         usual = tempfile.gettempdir()
-    except FileNotFoundError:  # none can be written; the error of this one is reported with the rest
+    except FileNotFoundError:  # no temporary folder can be written; a later error names this one
         usual = "/tmp"  # noqa: S108 - the folders below are checked
     parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the folders below are checked
     return tuple(Path(parent, f"{files.CACHE}-{os.geteuid()}") for parent in parents)
@@ -370,7 +370,7 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
 
 
 def _planted(folder: Path) -> str:
-    """Return the reason that a folder in a shared one is not the user's own; empty if it is, or does not exist."""
+    """Return the reason not to use a folder in a shared folder; empty if it is the user's own or does not exist."""
     with contextlib.suppress(OSError):
         return trust.distrust_own_part(folder.lstat(), os.geteuid())
     return ""

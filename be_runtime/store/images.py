@@ -1,6 +1,6 @@
 """Map images as libraries after checks of their hash, machine, CPU level and ELF headers.
 
-XLA never forgets a handler, so each image is mapped once and stays mapped for the life of the process.
+XLA keeps a handler until the process ends, so each image is mapped once and stays mapped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from be_runtime.store.folder import make_folder
 from be_toolchain.machine import local_system, trust
 
 KEPT = 1024
-"""Number of remembered checks; a forgotten check costs a hash."""
+"""Number of recorded checks to keep; without a record, the file is hashed again."""
 
 DEFAULT = "x86-64-v3"
 """Instruction level of exported programs on x86-64."""
@@ -44,7 +44,7 @@ _ELF64 = b"\x7fELF\x02\x01\x01"
 _HEADER, _SEGMENT = "<16sHHIQQQIHHHHHH", "<2I6Q"
 _SHARED, _LOAD, _DYNAMIC = 3, 1, 2
 _READ_BY_LOADER = (_DYNAMIC, 6, 0x6474E552)
-"""Types of segments that the loader reads: its table, the program headers, and the data read-only after relocation."""
+"""Types of segments that the dynamic loader reads: PT_DYNAMIC, PT_PHDR and PT_GNU_RELRO."""
 
 _EXECUTABLE, _WRITABLE, _READABLE = 1, 2, 4
 _MACHINES = {"x86_64": 62, "aarch64": 183}
@@ -54,7 +54,7 @@ _Segment = tuple[int, ...]
 """A program header: type, flags, offset, address, physical address, size in the file, size in memory, alignment."""
 
 _END, _STRINGS, _RUN_PATHS = 0, 5, frozenset({15, 29})
-"""Tags in the table of the loader: its end, the texts, and the two kinds of run path."""
+"""Tags of the dynamic section: DT_NULL, DT_STRTAB, and both DT_RPATH and DT_RUNPATH."""
 
 
 def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
@@ -68,7 +68,7 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
     size : int
         In bytes.
     memory : str
-        Folder that remembers checks; it need not exist. Empty to remember nothing.
+        Folder with records of checks; it need not exist. Empty to record nothing.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def is_whole(path: Path, digest: str, size: int, memory: str) -> bool:
 
 
 def _check_name(status: os.stat_result, path: Path, digest: str) -> str:
-    """Return the name under which the check of a file in this state is remembered."""
+    """Return the name of the record for a check of a file in this state."""
     facts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, path, digest)
     return hashlib.sha256("\0".join(map(str, facts)).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -107,7 +107,7 @@ def _is_remembered(memory: str, name: str) -> bool:
 
 
 def _remember(memory: str, name: str) -> None:
-    """Remember a check, and forget the oldest ones."""
+    """Record a check, and delete the oldest records."""
     os.makedirs(os.path.dirname(memory), mode=0o700, exist_ok=True)
     make_folder(memory)
     os.close(os.open(f"{memory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -176,7 +176,9 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
     """
     if baseline and baseline not in _LEVELS:
         hints = ("update brainevent-toolchain here, or build it for an older level",)
-        raise LoadError(f"{where} needs a CPU of level {baseline!r:.50}, which this release does not know", hints=hints)
+        raise LoadError(
+            f"{where} needs a CPU of level {baseline!r:.50}, which this release does not support", hints=hints
+        )
     lacking = sorted(required_flags(baseline) - _flags(cpuinfo)) if baseline else []
     if lacking:
         raise LoadError(
@@ -187,7 +189,7 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
 
 @lru_cache(maxsize=4)
 def _flags(cpuinfo: Path) -> frozenset[str]:
-    """Return the flags of the first core; all flags if the system does not list any, so that nothing is refused."""
+    """Return the flags of the first core; all flags if the system lists none, so that no code is refused."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -222,7 +224,7 @@ def library_problem(file: BinaryIO, machine: str) -> str:
 
 
 def _are_mappable(segments: list[_Segment], size: int) -> bool:
-    """Return whether segments form a library: code and data side by side, and one table for the loader."""
+    """Return whether segments form a library: adjacent code and data, and one dynamic section in writable memory."""
     loads = [segment for segment in segments if segment[0] == _LOAD]
     dynamic = [segment for segment in segments if segment[0] == _DYNAMIC]
     read_by_loader = [segment for segment in segments if segment[0] in _READ_BY_LOADER]
@@ -247,19 +249,19 @@ def _is_mappable(load: _Segment, size: int) -> bool:
 
 
 def _holds(load: _Segment, part: _Segment) -> bool:
-    """Return whether a segment contains a part, in the file and in memory; protected memory ends with a page."""
+    """Return whether a segment contains a part in the file, and in memory up to the end of the last page."""
     ahead = part[2] - load[2]
     is_mapped = 0 <= ahead <= load[5] - part[5] and part[3] - load[3] == ahead
     return is_mapped and ahead + part[6] <= load[6] + load[7]
 
 
 def read_image(library: Path) -> bytes:
-    """Read a library for shipping: without run paths into this machine's conda environments."""
+    """Read a library, without its run paths into this machine's conda environments."""
     return _without_conda_run_paths(library.read_bytes())
 
 
 def _without_conda_run_paths(data: bytes) -> bytes:
-    """Remove conda environments from a library's run path; data that is no ELF file of 64 bits stays as it is."""
+    """Remove conda environments from a library's run path; other data than 64-bit ELF stays unchanged."""
     if not data.startswith(_ELF64):
         return data
     (start,) = struct.unpack_from("<Q", data, 0x20)
@@ -298,7 +300,8 @@ def _is_of_conda(folder: Path) -> bool:
 def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
     """Map a library from sealed memory, which nobody can change; if that is forbidden, from a private folder.
 
-    The file's descriptor stays open: glibc identifies libraries by name first, and a closed number is used again.
+    The file's descriptor stays open: glibc identifies libraries by name first, and the number of a closed descriptor is
+    used again.
 
     Raises
     ------
@@ -314,7 +317,7 @@ def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
             return map_file(f"/proc/self/fd/{descriptor}", where)
         except (OSError, LoadError):
-            os.close(descriptor)  # nothing is mapped by its name
+            os.close(descriptor)  # no mapped library has its name
             raise
     above = Path(tempfile.gettempdir())
     facts = local_system.LocalSystem().folder_facts(above)
@@ -346,7 +349,7 @@ def map_file(path: str, where: str) -> ctypes.CDLL:
 
 
 def mapped_bytes(image: index.CodeImage, library: ctypes.CDLL, name: str, wanted: index.Demand) -> bytes:
-    """Return a mapped library's bytes for an exported program, which takes the library as it was built.
+    """Return a mapped library's bytes for an exported program, after a check of its architectures.
 
     Raises
     ------

@@ -21,7 +21,7 @@ INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in an artifact's folder."""
 
 FORMAT = 1
-"""Raise it when an older reader would misunderstand the index."""
+"""Version of the index; raise it if an older reader would misread the index."""
 
 LARGEST_INDEX = 1 << 22
 """Most bytes of an index: parsing 64 MiB of brackets takes 12 s. With Thrust's headers, a module's index has 0.6 MB."""
@@ -74,7 +74,7 @@ class CodeImage(NamedTuple):
     Parameters
     ----------
     kind : {"library", "cubin", "ptx", "hsaco", "program"}
-        An hsaco is a code object for AMD's GPUs, a program is what ``jax.export`` serializes.
+        An hsaco is a code object for AMD's GPUs, a program is the output of ``jax.export``.
     platform : str
         JAX's name of the platform: ``"cpu"``, ``"CUDA"`` or ``"ROCM"``; empty for a program.
     size : int
@@ -153,7 +153,7 @@ class Index(NamedTuple):
     program : dict
         Description of an exported program; empty in a package.
     inputs : Inputs or None
-        What the code was made from, if the artifact moves between machines.
+        Inputs of the code, if machines share the artifact.
     """
 
     machine: str
@@ -201,7 +201,7 @@ def image_file(digest: str, image: CodeImage) -> str:
 
 
 def render_index(index: Index) -> str:
-    """Write an index as JSON; equal indexes give equal text.
+    """Format an index as JSON; equal indexes give equal text.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def render_index(index: Index) -> str:
 
 
 def parse_index(text: str | bytes, where: str) -> Index:
-    """Read an index.
+    """Parse the text of `render_index`, and check its types.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def typed(kind: type[T], value: object) -> T:
 
 @contextlib.contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Convert errors about the values of an index to a `LoadError` that names the damaged index; ours pass.
+    """Convert errors about the values of an index to a `LoadError` that names the index; a `BeRuntimeError` passes.
 
     Raises
     ------
@@ -387,7 +387,7 @@ class Handlers(NamedTuple):
 
 
 def render_contents(functions: Mapping[str, Handlers]) -> str:
-    """Write the functions of a module as JSON, so that a load reads no source."""
+    """Format the functions of a module as JSON, so that a load reads no source."""
     return json.dumps({"functions": functions})
 
 
@@ -436,7 +436,7 @@ class ModuleRecord(NamedTuple):
 
     @classmethod
     def read(cls, row: Mapping[str, Any], where: str) -> Self:
-        """Check the row of an index.
+        """Make a record from the row of an index, after a check of its types.
 
         Raises
         ------

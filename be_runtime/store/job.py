@@ -10,9 +10,9 @@ Names in the job's store, all below ``be_runtime/1/``:
     <digest>/<generation>/done     written last: number of pieces, size and hash; or the reason that there are none
     names/<hash>/<i>               the i-th key that a process asked for by a name, to notice different sources
 
-A builder without a heartbeat counts as dead, and another process builds as the next generation. A builder that was only
-stopped writes to its own generation when it wakes. Nobody waits for a process that does not ask. Each wait ends: at the
-latest when a build would have timed out, this process builds for itself.
+A builder without a heartbeat counts as dead, and another process builds as the next generation. A suspended
+builder that continues writes to its own generation. No process waits for a process that has made no request. Each wait
+ends: at the latest after the time limit of a build, this process builds for itself.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Generation(NamedTuple):
         return self.store.put(self.at("claim"), mine) or self.store.get(self.at("claim"), _POLL_S) == mine
 
     def builder(self) -> str:
-        """Return the builder, in words."""
+        """Name the builder."""
         return _process_in(_parse(self.store.get(self.at("claim"), _POLL_S)))
 
     def beat(self, over: threading.Event, deadline: float) -> None:
@@ -132,7 +132,7 @@ class Job:
     say : callable
         Shows a message to every user.
     whisper : callable
-        Shows a message to users who follow a build.
+        Shows a message if verbose output is on.
     patience_s : float
         Longest wait for an entry, and longest time of heartbeats for a build.
     stale_s : float
@@ -165,7 +165,7 @@ class Job:
         return "another process of the job"
 
     def get(self, wanted: sharing.Query) -> Artifact | None:
-        """Return the artifact that another process made; None to build it here, or if the entry has come."""
+        """Return the artifact that another process made; None to build it here, or if the cache has the entry now."""
         store = None if self._is_silent else self._find()
         if store is None:
             return None
@@ -193,7 +193,7 @@ class Job:
                 generation.finish(large=True)
 
     def abandon(self, wanted: sharing.Query, problem: str) -> None:
-        """Tell the other processes to build for themselves."""
+        """Report a failed build, so that the other processes build for themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
@@ -212,7 +212,7 @@ class Job:
                 claim.end()
 
     def _report(self, what: str, error: JobStoreError) -> None:
-        """Report an error of the store. A silent store is not asked again, since each request would wait."""
+        """Report an error of the store. A silent store gets no more requests, since each would wait."""
         if isinstance(error, JobStoreSilentError):
             self._is_silent = True
             self._say(f"{what}, and so are all later entries: the job's store gives {error}")
@@ -249,7 +249,7 @@ class Job:
                 )
 
     def _elect(self, store: JobStore, wanted: sharing.Query) -> bytes | None:
-        """Become the builder and return None, or return the builder's artifact; None too if the entry has come."""
+        """Become the builder and return None, or return the builder's artifact; None if the cache has the entry now."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
@@ -312,12 +312,12 @@ class Job:
         if "error" in done:
             problem = printable_line(f"{builder} could not build it: {done['error']}")[:_LONGEST_PROBLEM]
         elif done.get("large"):
-            problem = f"what {builder} built is too large for the job's store"
+            problem = f"the artifact of {builder} is too large for the job's store"
         else:
             data = generation.receive(done)
             if data:
                 return data
-            problem = f"what {builder} built was damaged on the way"
+            problem = f"the artifact of {builder} was damaged in transfer"
         self._whisper(f"{wanted.name}: {problem}; it is built here")
         return None
 
@@ -332,6 +332,6 @@ def _parse(text: bytes | None) -> dict[str, Any]:
 
 
 def _process_in(message: dict[str, Any]) -> str:
-    """Return the process that wrote a message, in words."""
+    """Name the process that wrote a message."""
     number = message.get("process")
     return f"process {number}" if type(number) is int else "another process"

@@ -2,12 +2,12 @@
 
 A `flock` on an open file ends with its process, however the process ends, so no lock is ever stale and a lock file left
 behind means nothing. Compilers do not inherit the lock (descriptors close on exec), and forked children close it. As
-some code forks without Python's knowledge, the file is unlocked before it is closed, and a waiting process checks for
-the entry too. `flock` is called directly: a library that falls back to the existence of lock files would bring stale
-locks back, and its import would take longer than a look-up in the cache.
+native code may fork without Python's handlers, the file is unlocked before it is closed, and a waiting process also
+checks for the entry. `flock` is called directly: a library that falls back to the existence of lock files would bring
+stale locks back, and its import would take longer than a look-up in the cache.
 
 On some network file systems `flock` is missing, local to each node, or fails. Two builds may then run at once, and both
-publish by a rename: time is lost, but no entry.
+publish by a rename: one build is wasted, but no entry is lost.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from be_toolchain.machine.forks import no_fork
 
 Flock = Callable[[int, int], None]
 OnWait = Callable[[float, str], object]
-"""Function of the seconds waited so far and the holder of the lock."""
+"""Function of the seconds waited so far and the name of the lock's holder."""
 
 THIS_PROCESS = "another thread of this process"
-"""The holder of a lock, in words, if another thread of this process holds it."""
+"""Name of the holder of a lock if another thread of this process holds it."""
 
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
@@ -69,7 +69,7 @@ def key_lock(
     on_wait : callable, optional
         Called after 1, 10 and 60 seconds of waiting, and every minute from then on.
     holder : callable
-        Returns the holder of the lock, in words.
+        Returns the name of the lock's holder, for messages.
     is_needless : callable
         Called while waiting; once it returns true, the block runs without the lock.
     flock : callable
@@ -118,7 +118,7 @@ class _Patience:
         self._poll_s = _FIRST_POLL_S
 
     def pause(self) -> None:
-        """Sleep a little; raise once the time limit has passed."""
+        """Sleep for a short time, or raise an error after the time limit."""
         waited = time.monotonic() - self._began
         if self._timeout_s is not None and waited >= self._timeout_s:
             raise CacheError(
@@ -133,7 +133,7 @@ class _Patience:
 
 
 def next_report(waited_s: float) -> float:
-    """Return the number of seconds after which a wait is reported again.
+    """Return the seconds of waiting at which a wait is reported next.
 
     Examples
     --------

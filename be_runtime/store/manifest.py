@@ -86,7 +86,7 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[FileRecord]) -> Files:
-        """Return the columns of some records."""
+        """Convert records to columns."""
         return cls(*zip(*records, strict=True))
 
     def __add__(self, other: Files) -> Files:  # type: ignore[override]
@@ -120,14 +120,14 @@ class AbsentNames(NamedTuple):
 
 
 class Making(NamedTuple):
-    """The record of how an entry was made, for people who ask.
+    """Origin of an entry, for reports.
 
     Parameters
     ----------
     host : str
         Name of the machine that published it in this cache.
     seconds : float
-        Time that the build took, or the fetching.
+        Duration of the build or of the transfer.
     reason : str
         Reason that there was no valid entry, such as ``"/home/me/x.cuh changed"``.
     source : str
@@ -146,8 +146,8 @@ class Manifest(NamedTuple):
     Parameters
     ----------
     digest, kind, name : str
-        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest; only people
-        who ask for the reason of a rebuild need it.
+        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest; only an
+        explanation of a rebuild reads it.
     created_ns : int
         Time of the build.
     recorded_ns : int
@@ -184,7 +184,7 @@ class Manifest(NamedTuple):
 
 
 def render_manifest(manifest: Manifest) -> str:
-    """Write the manifest as JSON; `parse_manifest` is the inverse."""
+    """Format a manifest as JSON; `parse_manifest` is the inverse."""
     return seal({"schema": SCHEMA, **manifest._asdict()})
 
 
@@ -273,7 +273,7 @@ def _located(files: Files) -> Files:
 
 
 def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
-    """Group paths by their nearest existing folder; the second result has the paths that exist after all.
+    """Group absent paths by their nearest existing folder; the second result has the paths that exist.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
 def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
     """Return the first path that exists now; empty if nothing has changed.
 
-    A change is also two folders that have become one, or the reverse: compilers search a folder once.
+    Two folders that have become one also count as a change, and the reverse: compilers search a folder once.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
             now = os.stat(folder)
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             now = None  # in another user's folder, this user's compilers find nothing either
-        except OSError as error:  # a circle of links, say: a compiler stops there
+        except OSError as error:  # such as a loop of links, where a compiler stops
             if inode or error.errno in PASSING:
                 return folder
             continue

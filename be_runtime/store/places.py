@@ -114,7 +114,7 @@ class ExportWriter:
 
     def __enter__(self) -> Self:
         with self._writing():
-            self._file = self._partial.open("xb")  # through no link, and into no file of somebody else
+            self._file = self._partial.open("xb")  # follows no link, and overwrites no file
             self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         try:
             self._write(EXPORT_MARK, _FORMAT)
@@ -214,7 +214,7 @@ class Exchange:
     stores : sequence of Store
         Stores, in the order in which they are asked.
     offers : bool
-        Whether one of the stores takes artifacts that are built here.
+        Whether the stores get artifacts that are built here.
     sign : callable, optional
         Signs artifacts that are made here.
     say : callable
@@ -282,7 +282,7 @@ class Exchange:
             store.put(self.wanted, entry.artifact()._replace(packed=packed))
 
     def abandon(self, problem: str) -> None:
-        """Tell the job's processes, if they were asked, that this process will not put the artifact."""
+        """Report to the job's other processes, if they were asked, that this process shares no artifact."""
         for store in self._asked:
             if isinstance(store, job.Job):
                 store.abandon(self.wanted, problem)
@@ -306,7 +306,7 @@ def open_exchange(
     name : str
         Name for messages.
     has_come : callable
-        Returns whether the entry is in this machine's cache by now.
+        Returns whether the entry is now in this machine's cache.
     settings : Settings
     system : System
     say : callable
@@ -337,5 +337,5 @@ def open_exchange(
 
 @made_once(2)
 def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> job.Job:
-    """Return the process's one link to the other processes of its job, which remembers the requests."""
+    """Return the process's only `Job`, which keeps a record of its requests."""
     return job.Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)

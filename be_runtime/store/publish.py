@@ -1,7 +1,7 @@
 """Build an entry after a cache miss: one process builds in a staging folder and publishes; the others wait.
 
-A staging folder is named after its key, host and process, so that another process can see who builds, and remove what
-killed builds left.
+A staging folder is named after its key, host and process, so that another process can name the builder, and remove the
+folders of killed builds.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def remove_tree(path: str) -> None:
 
 
 def builder_of(base: str, digest: str) -> str:
-    """Return the process that builds a key now, in words."""
+    """Name the process that builds a key now."""
     with contextlib.suppress(OSError):
         for name in os.listdir(staging_root(base)):
             match = re.fullmatch(_NAME, name)
@@ -147,7 +147,7 @@ def is_alive(pid: int) -> bool:
 
 
 def host_id() -> str:
-    """Return eight digits that stand for the host's name."""
+    """Return eight hexadecimal digits of the hash of the host's name."""
     return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
 
 
@@ -177,7 +177,7 @@ def open_stage(folder: str, reason: str) -> Stage:
 
 
 def build_began(folder: str, now_ns: int) -> int:
-    """Return the start time of the build in a new folder: the earlier one of its file system's clock and ours.
+    """Return the start time of the build in a new folder: the earlier of its file system's and this machine's time.
 
     On local file systems both are the same clock, so a file that changed right before the build is not in doubt. A file
     server has a clock of its own, and the files of a build may be on either machine.
@@ -252,7 +252,7 @@ def _describe(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOu
     records = record_files([*read, *looked_at], known).records
     dependencies: dict[str, FileRecord | None] = {path: records.get(path) for path in read}
     others: dict[str, FileRecord | None] = {path: records.get(path) for path in looked_at}
-    for path in appeared:  # the build could not use it: for its permissions, or as it is a folder
+    for path in appeared:  # the build could not use it: it is a folder, or lacks permissions
         others[path] = examine.record_stat(path, path) if os.path.isfile(path) else None
     both = {**dependencies, **others}
     uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
@@ -358,7 +358,7 @@ def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
 
 
 class Building:
-    """The one build of a key on this machine, as `be_runtime.store.cache.Cache.building` opens it.
+    """The only build of a key on this machine; `be_runtime.store.cache.Cache.building` opens it.
 
     Attributes
     ----------
@@ -384,7 +384,7 @@ class Building:
         self.entry = cache.Entry(Path(path), manifest, built=True, reason=stage.reason)
 
     def is_there(self) -> bool:
-        """Return whether another machine has put a valid entry into the cache meanwhile."""
+        """Return whether the cache has a valid entry now: another machine may have built it."""
         return cache.look_up(self._base, self._key.digest).manifest is not None
 
     def take(self) -> None:

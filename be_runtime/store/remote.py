@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _MISSES = (404, 410)
 _FAULTS, _REST_S = 2, 60.0
-"""After so many faults in a row the server is not asked for so long."""
+"""Consecutive faults after which the server gets no requests, and seconds until the next request."""
 
 _LONGEST = 300
 """Most characters of an error's text."""
@@ -37,12 +37,12 @@ _told: set[str] = set()
 """Messages about settings that this process has shown."""
 
 _SHARED = forks.ThreadLock()
-"""Held where threads change the lists of messages and uploads."""
+"""Lock for changes of the lists of messages and uploads."""
 
 
 @contextlib.contextmanager
 def _unquoted() -> Iterator[None]:
-    """Raise errors without their texts, which may quote the request and its secrets."""
+    """Replace the text of an error by its number or type: the text may quote the request and its secrets."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
@@ -124,12 +124,12 @@ class FsspecCache:
         return f"{self._folder}/{FOLDER}/{digest}"
 
     def _bounded(self, use: Callable[[Watch, Any], T]) -> T:
-        """Call a function with the file system, whose setup takes time too, before any request.
+        """Call a function with the file system; the time limit includes the connection.
 
         Raises
         ------
         OSError
-            The call takes too long, or the file system raised an error, which is named and not quoted.
+            The call takes too long, or the file system raised an error; the text has only its number or type.
         """
         until = time.monotonic() + self._timeout_s
         system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
@@ -192,7 +192,7 @@ class HttpCache:
 class Carrier(Protocol):
     """The transport of a remote cache. Both functions end within their time limit.
 
-    They may raise any error whose text quotes no server: a server may repeat the request and its secrets.
+    They may raise any error whose text does not quote the server, which may repeat the request and its secrets.
 
     Attributes
     ----------
@@ -210,14 +210,14 @@ class Carrier(Protocol):
 
 
 class Health:
-    """Number of a server's faults in a row, in reading or in writing."""
+    """Counter of a server's consecutive faults, for reading or for writing."""
 
     def __init__(self) -> None:
         self._faults, self._rests_until = 0, 0.0
 
     @property
     def is_resting(self) -> bool:
-        """True while the server is not asked."""
+        """True while the server gets no requests."""
         return time.monotonic() < self._rests_until
 
     def note(self, *, is_fault: bool) -> bool:
@@ -274,7 +274,7 @@ class RemoteCache:
         return unpack(found[0], where_of(self), wanted.verify) if found and found[0] else None
 
     def put(self, wanted: Query, artifact: Artifact) -> None:
-        """See `Store.put`. The upload runs beside the load; the process waits for it before it ends."""
+        """See `Store.put`. The upload runs in a thread; the process waits for the upload before it ends."""
         if not self._writes or self.link.writing.is_resting:
             return
         put = functools.partial(self.link.carrier.put, wanted.key.digest, artifact.packed)
@@ -300,14 +300,14 @@ class RemoteCache:
             text = printable_line(str(error))[:_LONGEST] or type(error).__name__
             if isinstance(error, ConnectionRefusedError):
                 text += f"; is it running? Unset {self._named_by} to do without"
-            rest = f"; it is not asked for {_REST_S:g} s" if rests else ""
+            rest = f"; no request for {_REST_S:g} s" if rests else ""
             _tell_once(self.link.said, f"{what} {self._label}: {text}{rest}", self._say)
         else:
             health.note(is_fault=False)
 
 
 def _tell_once(said: set[str], text: str, say: Say) -> None:
-    """Show a message that was not shown yet."""
+    """Show a message unless it was shown before."""
     with _SHARED:
         if text in said:
             return
@@ -372,7 +372,7 @@ def open_verifier(source: RemoteSource) -> Verifier | None:
 def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
     """Return the function that signs entries with the key in ``BE_REMOTE_CACHE_PRIVATE_KEY``; None if it is not set.
 
-    A key that others can read gives one warning in a process and is not refused: containers mount secrets like that.
+    If others can read the key, the process warns once: containers mount secrets with such permissions.
 
     Raises
     ------
@@ -391,7 +391,7 @@ def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
 
 @forks.made_once(8)
 def _link(url: str, named_by: str, timeout_s: float) -> Link:
-    """Return the process's state of a remote cache, so that the next load has its faults."""
+    """Return the process's state of a remote cache, so that all loads share its fault counts."""
     if not url.startswith(("http://", "https://")):
         return Link(FsspecCache(url, timeout_s), Health(), Health(), set(), [])
     try:

@@ -48,7 +48,7 @@ _PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
 
 class Query(NamedTuple):
-    """An artifact to ask stores for before it is built.
+    """A request for an artifact, sent to stores before a build.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Query(NamedTuple):
     name : str
         Name for messages.
     has_come : callable
-        Returns whether the entry is in this machine's cache by now: machines may share the cache's folder.
+        Returns whether the entry is now in this machine's cache: machines may share the cache's folder.
     verify : Verifier, optional
-        The keys that are trusted.
+        The trusted keys.
     """
 
     key: keys.CacheKey
@@ -74,7 +74,7 @@ class Store(Protocol):
     Attributes
     ----------
     secrets : tuple of str
-        Texts that the store receives and may repeat in its answers; no message shows them.
+        Texts that the store may repeat in its answers; no message shows them.
     """
 
     secrets: tuple[str, ...]
@@ -92,7 +92,7 @@ class Store(Protocol):
         """
 
     def put(self, wanted: Query, artifact: Artifact) -> None:
-        """Take an artifact that was built here, or that came from another store."""
+        """Store an artifact that was built here, or that came from another store."""
 
 
 def where_of(store: Store) -> str:

@@ -1,4 +1,4 @@
-"""Ed25519 keys that sign and verify artifacts. Only keys import the package cryptography."""
+"""Ed25519 keys that sign and verify artifacts. Only functions with keys import the package cryptography."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sign = Callable[[bytes], bytes]
 
 
 class Verifier(NamedTuple):
-    """The keys that are trusted.
+    """The trusted keys.
 
     Parameters
     ----------
@@ -143,11 +143,11 @@ def read_verifier(keys: str, named_by: str) -> Verifier:
 
 
 def _read_public(word: str, named_by: str) -> list[bytes]:
-    """Return the key that a text is, or the keys in the file that it names."""
+    """Parse a public key, or read the keys in the file that a text names."""
     raw = _decoded(word)
     if raw is not None:
         return [raw]
-    if not word.startswith(("/", "~")):  # anybody may have made a file of that name in the working folder
+    if not word.startswith(("/", "~")):  # the working folder may have another user's file of that name
         hint = "python -m be_runtime cache keygen prints a key; name a file of keys by its absolute path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by, judge=distrust_entry)

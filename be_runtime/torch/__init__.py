@@ -27,7 +27,7 @@ _INSTALL = "pip install 'brainevent-toolchain[tvm-ffi]'"
 
 
 class TorchArrays:
-    """PyTorch's tensors."""
+    """The `be_runtime.foreign.Arrays` of PyTorch."""
 
     def __init__(self, platform: str) -> None:
         import torch
@@ -36,7 +36,7 @@ class TorchArrays:
         self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return all that calls with these inputs depend on, for a dictionary."""
+        """Return a dictionary key of the inputs' properties that a plan depends on."""
         tensor, key = self._tensor, []
         for x in given:  # faster than a comprehension
             if isinstance(x, tensor):
@@ -46,7 +46,7 @@ class TorchArrays:
         return tuple(key)
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
-        """Return shape, dtype and device of a tensor."""
+        """Return the shape, dtype and device of a tensor."""
         if isinstance(array, self._torch.fx.Proxy):
             hints: tuple[str, ...] = ("use torch.compile or torch.export", "or keep the call whole by torch.fx.wrap")
             raise ArgumentError(f"{what} is {array!r} of torch.fx's symbolic tracing, not a tensor", hints=hints)
@@ -69,14 +69,14 @@ class TorchArrays:
         return tuple(array.shape), name, array.device
 
     def dtype(self, name: str) -> Any:
-        """Return PyTorch's dtype of a name."""
+        """Return the PyTorch dtype with a name."""
         made = getattr(self._torch, name, None)
         if made is None:
             raise ArgumentError(f"a result is of {name}, which PyTorch lacks")
         return made
 
     def make(self, rows: Sequence[Row | None], given: Sequence[Any], device: Any) -> list[Any]:
-        """Return new tensors; a tensor like another one is made in half the time."""
+        """Make new tensors; ``empty_like`` takes half the time of ``empty``."""
         empty, empty_like, place = self._torch.empty, self._torch.empty_like, device or self._platform
         made: list[Any] = []
         for row in rows:
@@ -88,11 +88,11 @@ class TorchArrays:
         return made
 
     def copy(self, array: Any) -> Any:
-        """Return a contiguous copy."""
+        """Return a contiguous copy of a tensor."""
         return array.detach().clone(memory_format=self._torch.contiguous_format)
 
     def fit(self, array: Any) -> Any:
-        """Return a tensor that a kernel can take: itself, or a copy."""
+        """Return a tensor, or a copy that is contiguous, aligned and without a pending ``conj()``."""
         if not isinstance(array, self._tensor) or array.layout is not self._torch.strided:
             return array
         plain = array.resolve_conj().resolve_neg().contiguous()
@@ -100,7 +100,7 @@ class TorchArrays:
         return plain if is_fake or plain.data_ptr() % 16 == 0 else plain.clone()
 
     def parts(self, array: Any) -> ArrayParts:
-        """Return address, shape and strides."""
+        """Return the address, shape, strides, dtype and device of a tensor."""
         device = (_DEVICES[array.device.type], array.device.index or 0)
         return ArrayParts(array.data_ptr(), tuple(array.shape), array.stride(), self._names[array.dtype], device)
 
@@ -111,7 +111,7 @@ class TorchFunction(ForeignFunction):
     Parameters
     ----------
     function : KernelFunction
-        The same function for JAX, whose rules of derivatives it has.
+        The function for JAX, which has the derivative rules.
     export : Export
     """
 
@@ -161,7 +161,7 @@ class TorchFunction(ForeignFunction):
         return self._by_operator(self._operator, self._as_tensors(given), attributes)
 
     def refuse_transforms(self, given: Sequence[Any]) -> None:
-        """Raise an error for a tensor of ``torch.func`` or of forward mode, whose other parts a call would lose."""
+        """Raise an error for tensors of ``torch.func`` or forward mode: a call would drop batch axes and tangents."""
         if not self._has_transforms() and self._forward_mode._current_level < 0:  # noqa: SLF001 - no public name
             return
         for number, each in enumerate(given):
@@ -175,14 +175,14 @@ class TorchFunction(ForeignFunction):
                 )
 
     def route(self, given: Sequence[Any]) -> str:
-        """Return how a call is made: empty, ``"operator"`` for tensors of other classes, or ``"derivative"``."""
+        """Return a call's route: ``"derivative"``, ``"operator"`` for tensor subclasses, or empty for a direct call."""
         tensors = [each for each in given if isinstance(each, self._torch.Tensor)]
         if any(each.requires_grad for each in tensors):
             return "derivative"
         return "" if self._plain.issuperset(map(type, tensors)) else "operator"
 
     def _as_tensors(self, given: Sequence[Any]) -> list[Any]:
-        """Return all inputs, with a tensor for each number."""
+        """Return all inputs, with each number converted to a tensor."""
         if not self._has_numbers:
             return list(given)
         device = next((each.device for each in given if isinstance(each, self._torch.Tensor)), self._platform)
@@ -194,7 +194,7 @@ class TorchFunction(ForeignFunction):
         ] + [*given[len(self._args) :]]
 
     def call(self, arguments: Sequence[Any], device: Any) -> None:
-        """Call the function in C on the current stream of the tensors' device."""
+        """Call the C function on the current stream of the tensors' device."""
         if self._fast is None:
             super().call(arguments, device)
         elif self._platform == "cuda" and device is not None and device.index != self._torch.cuda.current_device():
@@ -204,7 +204,7 @@ class TorchFunction(ForeignFunction):
             self._fast(*arguments)
 
     def value(self, param: Param, converted: Any) -> Any:
-        """Return an attribute as the function in C takes it."""
+        """Convert an attribute to an argument of the C function."""
         made = super().value(param, converted)
         if isinstance(made, ArrayParts):
             numbers = bytearray(converted.data)
@@ -217,7 +217,7 @@ class TorchFunction(ForeignFunction):
         return made
 
     def _by_operator(self, operator: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """Call an operator, which PyTorch's modes, programs and classes of tensors understand."""
+        """Call an operator, which ``torch.compile``, dispatch modes and tensor subclasses can intercept."""
         found = iter(operator(list(given), attribute_text(attributes)))
         want = attributes.get(WANT, ())
         asked = asked_results(self.__qualname__, self._rets, None, (want,) if isinstance(want, str) else want)
@@ -225,11 +225,11 @@ class TorchFunction(ForeignFunction):
         return every[0] if len(every) == 1 else tuple(every)
 
     def _differentiable(self, given: list[Any], attributes: dict[str, Any], plan: Plan | None) -> Any:
-        """Call the function inside ``torch.autograd``; equal calls with equal rules have one plan, and one `Call`."""
+        """Call the function inside ``torch.autograd``; calls with one plan and unchanged rules share a `Call`."""
         rules = self._function.derivative
         if plan is None and (rules.forward is None or rules.forward.is_kernel):
             return self._by_operator(self._derived, given, attributes)
-        given += [None] * (len(self._args) - len(given))  # the rules see optional inputs that the call leaves out
+        given += [None] * (len(self._args) - len(given))  # rules take all inputs, also those omitted
         kept_rules, call = (None, None) if plan is None else plan.kept.get("call", (None, None))
         if kept_rules is not rules:
             call = self.ruled(given, attributes, plan)
@@ -238,7 +238,7 @@ class TorchFunction(ForeignFunction):
         return self._ruled.apply(call, *given)
 
     def ruled(self, given: Sequence[Any], attributes: dict[str, Any], plan: Plan | None = None) -> Call:
-        """Return a call with the rules that the function has now.
+        """Bind the function's current derivative rules to a call.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class TorchFunction(ForeignFunction):
         return Call(self, attributes, len(self._rets), moving, forward, backward, transposes, plain, direct)
 
     def _direct(self, backward: BoundRule | None, given: Sequence[Any]) -> BoundRule | None:
-        """Return the rule as a call of its kernel in C, if that gives each input's cotangent; half the time."""
+        """Return the rule with a direct call of its kernel, which takes half the time; None if the kernel has none."""
         if backward is None or not backward.rule.is_kernel or not all(x is not None and is_inexact(x) for x in given):
             return None
         kernel, results = backward.rule.function.in_torch(), len(self._rets)  # type: ignore[attr-defined]
@@ -297,7 +297,7 @@ class PlatformFunction:
     Parameters
     ----------
     functions : mapping of str to TorchFunction
-        By PyTorch's name of the platform.
+        Functions by PyTorch's name of the platform.
     """
 
     def __init__(self, functions: Mapping[str, TorchFunction]) -> None:
@@ -313,7 +313,7 @@ class PlatformFunction:
 
 
 def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | PlatformFunction:
-    """Return a function of a module, for tensors.
+    """Make the PyTorch function of a module's function.
 
     Raises
     ------

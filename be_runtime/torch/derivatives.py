@@ -1,4 +1,4 @@
-"""The rules of a function as ``torch.autograd`` calls them."""
+"""Run derivative rules from ``torch.autograd``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Call(NamedTuple):
     direct: BoundRule | None
 
     def ahead(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Return the results, and what the backward rule needs beside the inputs."""
+        """Run the forward pass, and return the results and the residuals for the backward rule."""
         if self.forward is None:
             if self.plan is not None:
                 return listed(self.function.run(arrays[: len(arrays) - len(self.plan.absent)], self.plan)), ()
@@ -43,13 +43,13 @@ class Call(NamedTuple):
         return listed(given[0]), given[1]
 
     def needs_inputs(self, kept: Any) -> bool:
-        """Return whether the backward rule takes the inputs, beside what the forward rule kept."""
+        """Return whether the backward rule takes the inputs in addition to the residuals."""
         if self.forward is None or self.backward is None:
             return True
         return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
 
     def back(self, arrays: Sequence[Any], kept: Any, cotangents: Sequence[Any]) -> list[Any]:
-        """Return the cotangent of each input, or None; PyTorch's are the complex conjugates of JAX's and the rules'."""
+        """Return the cotangent of each input, or None; PyTorch's cotangents are the complex conjugates of JAX's."""
         fit = self.function.arrays.fit
         self.function.refuse_transforms(cotangents)
         found = self._pull(arrays, kept, [None if each is None else fit(each.conj()) for each in cotangents])
@@ -79,7 +79,7 @@ class Call(NamedTuple):
 
 @made_once(1)
 def ruled_class() -> Any:
-    """Return the class of ``torch.autograd`` for all calls with derivatives."""
+    """Return the ``torch.autograd.Function`` of all calls with derivatives."""
     import torch
     from torch.utils import _pytree
 
@@ -122,12 +122,12 @@ class _Like:
 
 
 def _asked(rule: BoundRule, *arrays: Any) -> Any:
-    """Call a rule, which may be a Python function for JAX's arrays alone.
+    """Call a rule; a rule that is a Python function must accept PyTorch's tensors.
 
     Raises
     ------
     ArgumentError
-        It calls JAX.
+        The rule calls JAX.
     """
     problem, cause = "returns an array of JAX", None
     try:
@@ -149,7 +149,7 @@ def _asked(rule: BoundRule, *arrays: Any) -> Any:
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    """Return whether a function of JAX raised an error; JAX leaves a note where it removes its frames."""
+    """Return whether a function of JAX raised an error; JAX adds a note where it removes its frames."""
     within = error.__traceback__
     while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
         within = within.tb_next
@@ -157,12 +157,12 @@ def _is_of_jax(error: BaseException) -> bool:
 
 
 def listed(results: Any) -> list[Any]:
-    """Return one result, or several, as a list."""
+    """Return one or several results as a list."""
     return list(results) if isinstance(results, tuple | list) else [results]
 
 
 def _leaves(kept: Any) -> list[Any]:
-    """Return the tensors that a forward rule kept, in whatever structure."""
+    """Return the tensors in the residuals, which may be a pytree of PyTorch."""
     from torch.utils import _pytree
 
     return [each for each in _pytree.tree_leaves(kept) if each is not None]

@@ -1,4 +1,4 @@
-"""Operators of PyTorch that stand for calls in programs of ``torch.compile``."""
+"""Make the PyTorch operators that represent calls in programs of ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from be_runtime.torch import TorchFunction
 
 _NUMBERS = itertools.count()
-"""For the names of operators, of which each function has one."""
+"""Counter that makes the names of operators unique."""
 
 
 def attribute_text(attributes: Mapping[str, Any]) -> str:
-    """Return attributes as a text; by its own format, a number that a program of PyTorch's varies is a constant."""
+    """Format attributes as a text; formatting each value makes varying numbers constants for ``torch.compile``."""
     plain = {
         name: each if type(each) in (int, float) or not hasattr(each, "tolist") else each.tolist()
         for name, each in attributes.items()
@@ -28,7 +28,7 @@ def attribute_text(attributes: Mapping[str, Any]) -> str:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """Return the attributes in a text.
+    """Parse the text of `attribute_text`.
 
     Raises
     ------
@@ -50,16 +50,16 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Floats(ast.NodeTransformer):
-    """Replaces the names of floats that Python writes as names: ``nan``, ``inf``, and imaginary ones."""
+    """Replaces the floats that Python prints as names, ``nan``, ``inf`` and imaginary ones, by constants."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(complex(node.id) if node.id.endswith("j") else float(node.id))
 
 
 def call_operator(function: TorchFunction) -> Any:
-    """Return the operator of PyTorch's that stands for a call in programs of ``torch.compile``.
+    """Make the operator that represents a call in programs of ``torch.compile``.
 
-    Its second argument is the text of the attributes, since operators have no dictionaries.
+    Its second argument is the text of the attributes, since operators take no dictionaries.
     """
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
@@ -75,7 +75,7 @@ def call_operator(function: TorchFunction) -> Any:
 
 
 def derived_operator(function: TorchFunction) -> Any:
-    """Return the operator for a call with derivatives, which also returns what a forward rule keeps."""
+    """Make the operator of a call with derivatives, which also returns the residuals of a forward rule."""
 
     def run(arrays: Sequence[Any], attributes: str) -> list[Any]:
         given = [function.arrays.fit(each) for each in arrays]

@@ -1,1 +1,1 @@
-"""Tuning: configurations of a kernel are compiled and timed once, and the fastest is kept for a GPU and a size."""
+"""Tuning: compile and time the configurations of a kernel once, and store the fastest for each device and size."""

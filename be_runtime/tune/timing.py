@@ -1,4 +1,4 @@
-"""Timing of configurations: each is compiled, compared with the first one, and timed in turns with the others."""
+"""Time configurations: compile each, compare its results with the results of the first, and time all in turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _L2_CACHE_SIZE = 38
 """CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""
 
 _FLUSHED = 256 << 20
-"""Twice the largest last cache of any GPU, for a device whose driver does not report its cache."""
+"""Bytes to flush if the driver does not report the cache: twice the largest last-level cache of a GPU."""
 
 _SAMPLE_S = 2e-3
 """Target duration of a sample."""
@@ -35,7 +35,7 @@ _FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
 _WARMUP = 2
 
 _BETTER = 0.98
-"""A later configuration is chosen if its time is below this fraction of an earlier one's: choices are stable."""
+"""Fraction of the best earlier time that a later configuration must beat, so that noise does not change the choice."""
 
 _TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
 """Largest error relative to the largest entry, by the bytes of a float."""
@@ -51,9 +51,9 @@ def describe_device() -> TunedDevice:
 
 
 def flush_bytes(device: Any) -> int:
-    """Return the size of an array that displaces everything from a GPU's last cache: twice that cache.
+    """Return the bytes of an array that flushes a GPU's last-level cache: twice the size of the cache.
 
-    The size is 0 for a CPU: a flush of its caches takes thousands of times as long as a small kernel, and hides it.
+    Return 0 for a CPU: a flush takes thousands of times as long as a small kernel, and its noise hides the kernel.
     """
     if device.platform == "cpu":
         return 0
@@ -66,19 +66,19 @@ def flush_bytes(device: Any) -> int:
 
 
 Us = Mapping[int, float]
-"""Median microseconds of one call of variants, by their numbers."""
+"""Median microseconds of one call, by the number of the variant."""
 
 
 def time_variants(
     warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush: Runner | None, runs: int
 ) -> tuple[Mapping[int, Sequence[float]], Us, Us]:
-    """Time loops of calls; the loops of `cold` are timed beside `flush`, a loop of flushes alone.
+    """Time the loops of `warm`, and the loops of `cold` in turns with `flush`, a loop of flushes alone.
 
     Returns
     -------
     tuple
-        Seconds of one call, including the flush if there is one, to rank variants; the times of one call,
-        and of one call after a flush of the last cache, without the flush itself.
+        Samples of the seconds of one call, with the flush if there is one, to rank variants; microseconds of one
+        call; microseconds of one call after a flush of the last-level cache, without the flush itself.
     """
     unflushed = _time_runners(warm, runs)
     warm_us = {index: median(found) * 1e6 for index, found in unflushed.items()}
@@ -86,13 +86,13 @@ def time_variants(
         return unflushed, warm_us, {}
     samples = _time_runners({-1: flush, **cold}, runs)
     alone = median(samples.pop(-1))
-    # Noise may exceed a short call; after a flush it takes no less time than before.
+    # Noise may exceed the time of a short call, and no call is faster after a flush.
     cold_us = {index: max((median(found) - alone) * 1e6, warm_us[index]) for index, found in samples.items()}
     return samples, warm_us, cold_us
 
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
-    """Return samples of the seconds of one call of each, in turns, so that a change of the clock affects all alike."""
+    """Sample the seconds of one call of each runner in turns, so that a change of clock speed affects all alike."""
     calls = {key: _calls(run) for key, run in runners.items()}
     loops = {key: lambda count, run=run, each=calls[key]: run(count * each) for key, run in runners.items()}
     samples = sample_runners(loops, _WARMUP, runs, 1)
@@ -100,14 +100,14 @@ def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[f
 
 
 def _calls(run: Runner) -> int:
-    """Return the number of calls of a sample from the time of a few calls; the estimate errs towards long samples."""
+    """Return the number of calls that fill a sample, estimated from the time of a few calls."""
     run(1)
     seconds = seconds_of(run, _FEW_CALLS) / _FEW_CALLS
     return max(_FEWEST_CALLS, min(_MOST_CALLS, int(_SAMPLE_S / seconds)))
 
 
 def choose(samples: Mapping[int, Sequence[float]]) -> int:
-    """Return the number of the fastest variant; of variants that are about as fast, the first.
+    """Return the number of the fastest variant; of variants with nearly equal times, the first.
 
     Samples of one round belong together, so their ratios are compared: a later variant must be faster by the median
     and in three rounds of four.
@@ -126,7 +126,7 @@ def choose(samples: Mapping[int, Sequence[float]]) -> int:
 
 
 def differs(expected: Sequence[Any], found: Sequence[Any], check: Check | None = None) -> str:
-    """Describe the first result that differs from the expected one; empty if none does.
+    """Describe the first result that differs from the expected one; return an empty text if none does.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class Trial(NamedTuple):
     ----------
     config : dict
     warm_us, cold_us : float or None
-        Median microseconds of one call, and of one call after a flush of a GPU's last cache; None if not timed.
+        Median microseconds of one call, and of one call after a flush of a GPU's last-level cache; None if not timed.
     rejected : str
         Reason why the configuration can't be chosen.
     """
@@ -223,14 +223,14 @@ class Variant(NamedTuple):
     ----------
     config : dict
     warm, cold : callable or None
-        Loops of calls, and of calls after a flush of the last cache; None if the configuration was rejected. A CPU has
-        no loop with flushes.
+        Loops of calls, and of calls after a flush of the last-level cache; None if the configuration was rejected. A
+        CPU has no loop with flushes.
     rejected : str
         Reason why the configuration can't be chosen, in one line.
     error : Exception or None
-        Exception of the configuration.
+        Exception that the configuration raised.
     results : tuple of numpy.ndarray
-        Results, if the configuration is the first that works.
+        Results of the first configuration that works; empty for others.
     """
 
     config: Config
@@ -253,7 +253,7 @@ def time_configs(
     Parameters
     ----------
     make : callable
-        Function that makes the function of a configuration.
+        Function of a configuration that returns a function of arrays.
     check : callable or None
         See `differs`.
     runs : int
@@ -262,7 +262,7 @@ def time_configs(
     Returns
     -------
     tuple
-        Number of the choice; all trials; microseconds to store by the numbers of the timed trials.
+        Number of the chosen trial; all trials; microseconds to store, by the number of each timed trial.
 
     Raises
     ------

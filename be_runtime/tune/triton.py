@@ -1,4 +1,4 @@
-"""`triton_kernel`: a function of Triton as a function of JAX arrays, with the choices of Triton's decorators.
+"""Make Triton kernels callable from JAX, including kernels with Triton's tuning decorators.
 
 ``@triton.autotune`` gives the configurations of `Tuned`; ``@triton.heuristics`` computes constants from a call.
 """
@@ -182,14 +182,14 @@ def triton_kernel(
 
 
 class Decorated(NamedTuple):
-    """A function of Triton and its decorators.
+    """A Triton function and its decorators.
 
     Parameters
     ----------
     function : JITFunction
     tuner : Autotuner or None
     heuristics : tuple of (str, callable)
-        Functions of a call's arguments that return the value of a constant, the outer decorator's first.
+        Names of constants, each with the function that computes it from a call's arguments; outer decorators first.
     """
 
     function: Any
@@ -198,12 +198,12 @@ class Decorated(NamedTuple):
 
 
 def read_decorators(function: Any) -> Decorated:
-    """Take the decorators off a function.
+    """Separate a Triton function from its decorators.
 
     Raises
     ------
     ArgumentError
-        A decorator runs Python at a launch, or there are two of ``@triton.autotune``.
+        A decorator runs Python at a launch, or the function has ``@triton.autotune`` twice.
     """
     tuner, heuristics = None, ()
     while (kind := type(function).__name__) in DECORATORS:
@@ -222,7 +222,7 @@ def read_decorators(function: Any) -> Decorated:
 
 
 def _check_tuner(tuner: Any) -> None:
-    """Refuse the parts of ``@triton.autotune`` that run Python at a launch."""
+    """Raise an error for the parts of ``@triton.autotune`` that run Python at a launch."""
     found = [
         f"@triton.autotune has a {name}"
         for name in ("pre_hook", "post_hook")
@@ -242,7 +242,7 @@ def _check_tuner(tuner: Any) -> None:
 
 
 class ArrayArgument(NamedTuple):
-    """An array as Python functions of Triton's decorators get it, since no array of a trace has values.
+    """Placeholder of an array for the functions of Triton's decorators: a traced array has no values.
 
     Parameters
     ----------
@@ -263,18 +263,18 @@ class ArrayArgument(NamedTuple):
         return math.prod(self.shape)
 
     def element_size(self) -> int:
-        """Return the bytes of an element."""
+        """Return the size of an element in bytes."""
         return int(self.dtype.itemsize)
 
     def stride(self, axis: int) -> int:
-        """Return the elements between neighbors along an axis."""
+        """Return the number of elements between neighbors along an axis."""
         return math.prod(self.shape[axis % self.ndim + 1 :])
 
 
 class Choices:
-    """The kernels of a decorated function, of which a call takes one by its arrays and attributes.
+    """The kernels of a decorated function; the arrays and attributes of a call select one.
 
-    It is a source of kernels, see `be_runtime.call.function.KernelSource`.
+    It implements `be_runtime.call.function.KernelSource`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class Choices:
         self._check()
 
     def _check(self) -> None:
-        """Check all that is known without a call."""
+        """Check the configurations, the constants and ``reset_to_zero``, which need no call."""
         declared, tuner, heuristics = self.declared, self.decorated.tuner, dict(self.decorated.heuristics)
         own = {*declared.constants, *(name for name, value in declared.chosen.items() if value is not None)}
         for config in self.configs:
@@ -319,7 +319,7 @@ class Choices:
                 )
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        """Define the kernel of a call in its launcher, and return the call's target."""
+        """Return the target of a call; if Triton can't compile the chosen configuration, try the others."""
         given = self.arguments(call, scalars)
         chosen, failed = self._choose(call, given), list[BuildError]()
         rest = [config for config in self._pruned(given) if config != chosen] if len(self.configs) > 1 else ()
@@ -339,11 +339,11 @@ class Choices:
     ) -> KernelTarget:
         """Return the target of a call in a configuration."""
         made: KernelTarget = self.kernel(config, given).source.target(call, scalars)
-        # A part of the arrays, on one of several devices, may need other constants.
+        # A shard of the arrays may need other constants.
         return made._replace(computed=None) if self.decorated.heuristics or self.is_pruned else made
 
     def arguments(self, call: Resolved, scalars: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the arguments of a call that are no constants, by the names of the parameters."""
+        """Return the arguments of a call, except constants, by parameter name."""
         specs, rest = (*call.inputs, *call.results), iter(self.layout.declared.order)
         found: dict[str, Any] = dict(self.layout.constants)
         for name, param in self.layout.arguments:
@@ -376,7 +376,7 @@ class Choices:
         return self._made.get((name_of(config), repr(values)), made.kernel)
 
     def tuned(self, given: Mapping[str, Any]) -> Tuned:
-        """Return the tuned function of the configurations that are tried for a call."""
+        """Return the tuned function of the configurations that pruning leaves for a call."""
         configs = self._pruned(given)
         made = Tuned(self.fixed, configs, self.layout.label, None, self.bucket, None, _RUNS, ())
         return self.tunings.setdefault(tuple(map(name_of, configs)), made)
@@ -400,13 +400,13 @@ class Choices:
         return self.tuned(given).config_of(self._bucket(call, given))
 
     def _bucket(self, call: Resolved, given: Mapping[str, Any]) -> str:
-        """Name the sizes and the attributes in `key` that share a choice."""
+        """Name the bucket of a call: its sizes, and the attributes in the ``key`` of ``@triton.autotune``."""
         numbers = {param.name for param in self.layout.declared.params if param.role is Role.ATTR}
         keys = [f"{name}={given[name]}" for name in self.decorated.tuner.keys if name in numbers]
         return " ".join([bucket_of([(spec.dtype.name, spec.shape) for spec in call.inputs]), *keys])
 
     def bucket(self, *arrays: Any, **keywords: Any) -> str:
-        """Name the bucket of a call."""
+        """Name the bucket of a call with these arrays and keywords."""
         call, given = self.probe(arrays, keywords)
         return self._bucket(call, given)
 
@@ -416,7 +416,7 @@ class Choices:
         return ArrayFunction(array_kernel(self.layout, Fixed(self, config)), self.declared.options)
 
     def probe(self, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Resolved, dict[str, Any]]:
-        """Return a call with checked arrays, and its arguments; nothing is compiled."""
+        """Trace a call without compiling a kernel, and return the call with its arguments."""
         source = Probe(self, [])
         function = ArrayFunction(array_kernel(self.layout, source), self.declared.options)
         transforms.trace_only(lambda *given: function(*given, **keywords), arrays)
@@ -435,13 +435,13 @@ class Fixed(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A source of kernels that keeps the calls, for traces that do not run."""
+    """A source of kernels that records calls, for traces that never run."""
 
     choices: Choices
     found: list[tuple[Resolved, dict[str, Any]]]
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        """Keep a call."""
+        """Record a call, and return an empty target."""
         self.found.append((call, self.choices.arguments(call, scalars)))
         return KernelTarget((), ())
 
@@ -468,7 +468,7 @@ class TunedTriton(ArrayFunction):
                 tuned = self._tuned(arrays, keywords)
                 if len(tuned.configs) > 1:
                     tuned.tune_unless_known(*arrays, **keywords)
-                    self._programs.clear()  # programs of JAX that were traced before keep their configuration
+                    self._programs.clear()  # JAX programs traced before have the old configuration
                     self.clear()
         return super().__call__(*arrays, **keywords)
 
@@ -487,7 +487,7 @@ class TunedTriton(ArrayFunction):
         Raises
         ------
         ArgumentError
-            An array is traced: its values are not known. Or JAX's device is the CPU.
+            An array is traced, so its values are unknown, or JAX's device is the CPU.
         """
         if transforms.default_device().platform == "cpu":
             raise ArgumentError(
@@ -511,7 +511,7 @@ class TunedTriton(ArrayFunction):
 
 
 def _is_skipped(error: BuildError) -> bool:
-    """Return whether Triton's tuning leaves a configuration out because of an error of its compiler."""
+    """Return whether Triton's autotuner skips a configuration after this compiler error."""
     from triton.compiler.errors import CompileTimeAssertionFailure
     from triton.runtime.errors import OutOfResources, PTXASError
 
@@ -519,7 +519,7 @@ def _is_skipped(error: BuildError) -> bool:
 
 
 def _is_of_one_device(value: Any) -> bool:
-    """Return whether a value is an array whose elements are known, and which one device holds."""
+    """Return whether a value is a concrete array that is not sharded over several devices."""
     if port.is_traced(value) or not hasattr(value, "dtype"):
         return False
     return len(getattr(getattr(value, "sharding", None), "device_set", ())) <= 1

@@ -78,7 +78,7 @@ class Tuned:
         self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
         self._functions: dict[str, Function] = {}
         self._known: dict[str, Config] = {}
-        self._chosen: dict[str, Function] = {}  # by bucket: the first look-up of a call
+        self._chosen: dict[str, Function] = {}  # by bucket, so that a repeated call takes one look-up
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
@@ -174,20 +174,20 @@ class Tuned:
         return trials
 
     def tune_unless_known(self, *arrays: Any, **attributes: Any) -> None:
-        """Time all configurations once for a bucket, however many processes ask for it at once."""
+        """Time all configurations unless the bucket has a stored choice; of several processes, one times them."""
         bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
         def make() -> tuple[Winner, ...]:
-            rows = self._rows(device)  # another process may have been faster
+            rows = self._rows(device)  # another process may have stored the choice meanwhile
             known = any(row.bucket == bucket for row in rows)
             return rows if known else merged(rows, [self._time(arrays, attributes)[1]])
 
         self._keep(device, make)
 
     def _keep(self, device: TunedDevice, make: Callable[[], Sequence[Winner]]) -> None:
-        """Store the choices of a device, which `make` makes while no other process does."""
+        """Store the choices that `make` returns for a device; `make` runs under the cache's lock."""
 
         def build(staging: Path) -> BuildOutput:
             (staging / winners.FILE).write_text(winners.render_winners(make()), encoding="utf-8")
@@ -253,7 +253,7 @@ class Tuned:
         return winners.bucket_of([transforms.type_of(each) for each in arrays])
 
     def _make(self, config: Config) -> Function:
-        """Return the function of a configuration, made on first use."""
+        """Return the function of a configuration, and make it on first use."""
         name = name_of(config)
         if name not in self._functions:
             self._functions.setdefault(name, self._made(config))
@@ -289,13 +289,13 @@ class Tuned:
         return None if self.package is None else importlib.resources.files(self.package)
 
     def _packaged(self) -> list[Winner]:
-        """Read the choices in the package's file that were timed with its present sources."""
+        """Read the choices in the package's file that were timed with its current sources."""
         files = self._files()
         rows = () if files is None else winners.read_file(files / winners.FILE, f"{self.package}/{winners.FILE}")
         return [row for row in rows if row.name == self.name and row.source == self._package_source()]
 
     def _package_source(self) -> str:
-        """Hash the text of `op` and the package's sources, independent of the package's place."""
+        """Hash the text of `op` and the package's sources, independent of the package's folder."""
         files = self._files()
         return winners.texts_digest([_text_of(self._op), "" if files is None else winners.sources_digest(files)])
 
@@ -305,7 +305,7 @@ class Tuned:
 
     def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
         entry = PROCESS.session().cache.get(self._key(device))
-        with contextlib.suppress(FileNotFoundError):  # removed since it was found
+        with contextlib.suppress(FileNotFoundError):  # another process may remove the entry
             if entry is not None:
                 return winners.parse_winners(entry.output(winners.FILE).read_bytes(), str(entry.path))
         return ()
@@ -409,7 +409,7 @@ def argument_sets(args: Args) -> Iterator[Sequence[Any]]:
 
 
 def _text_of(op: Function) -> str:
-    """Return the source text of a function, or its name if Python has no text."""
+    """Return the source text of a function, or its name if Python finds no source."""
     with contextlib.suppress(OSError, TypeError):
         return textwrap.dedent(inspect.getsource(op))
     return str(getattr(op, "__qualname__", type(op).__qualname__))

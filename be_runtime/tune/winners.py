@@ -1,4 +1,4 @@
-"""Stored choices of configurations: in the cache for one machine, and in a package's file for its author's GPUs."""
+"""Store and find choices of configurations, in the cache of a machine and in the file of a package."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Shapes = Sequence[tuple[str, Sequence[int]]]
 """The dtype and the shape of each array."""
 
 FILE = "tuned.json"
-"""Name of a package's file."""
+"""Name of a package's file of choices."""
 
 _SCHEMA = 1
 _SOURCES = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl"])
 
 
 def bucket_of(arrays: Shapes) -> str:
-    """Name the bucket of some arrays.
+    """Name the bucket of arrays: their dtypes, and their extents rounded up to powers of two.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def bucket_of(arrays: Shapes) -> str:
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
-    """Return the bucket of equal dtypes and ranks with the nearest sizes, by ratio; None without one.
+    """Return the known bucket of equal dtypes and ranks whose sizes are nearest by ratio; None if there is none.
 
     Examples
     --------
@@ -69,12 +69,12 @@ Config = dict[str, Any]
 
 
 def expand(configs: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> tuple[Config, ...]:
-    """List the configurations, which are all combinations of a mapping's choices, in its order.
+    """List the given configurations, or all combinations of a mapping's values in its order; each once.
 
     Raises
     ------
     ArgumentError
-        There is no configuration, or one is not a mapping from names to values that JSON can hold.
+        There is no configuration, or a configuration is not a mapping from names to values that JSON can represent.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def name_of(config: Mapping[str, Any]) -> str:
     Raises
     ------
     ArgumentError
-        JSON can't hold a value.
+        JSON can't represent a value.
     """
     try:
         return json.dumps(dict(config), sort_keys=True)
@@ -119,7 +119,7 @@ def name_of(config: Mapping[str, Any]) -> str:
 
 
 def name_config(error: Exception, config: Mapping[str, Any]) -> None:
-    """Let an error name the configuration that raised it."""
+    """Add the configuration that raised an error to the error's hints or notes."""
     text = f"this was the configuration {name_of(config)}"
     if isinstance(error, BeRuntimeError):
         error.hints += (text,)
@@ -155,7 +155,7 @@ class Winner(NamedTuple):
     bucket : str
     config : dict
     us, first_us : float
-        Microseconds of a call with a flushed cache, in this configuration and in the first one.
+        Microseconds of a call in this configuration and in the first that works; on a GPU, after a flush of its cache.
     device, sm, driver : str
         See `TunedDevice`.
     source : str
@@ -174,7 +174,7 @@ class Winner(NamedTuple):
 
 
 def render_winners(rows: Iterable[Winner]) -> str:
-    """Write choices as JSON with one row a line, so that a diff is easy to read."""
+    """Format choices as JSON with one row a line, so that a diff is easy to read."""
     lines = ",\n".join(
         json.dumps(row._asdict()) for row in sorted(rows, key=lambda row: (row.name, row.device, row.bucket))
     )
@@ -182,7 +182,7 @@ def render_winners(rows: Iterable[Winner]) -> str:
 
 
 def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
-    """Read the text of `render_winners`.
+    """Parse the text of `render_winners`.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
 
 
 def _with_checked_types(row: Winner) -> Winner:
-    """Return a row, or raise TypeError if a field has another type."""
+    """Return a row, or raise TypeError if a field has a wrong type."""
     for field, value in row._asdict().items():
         kinds = dict if field == "config" else (int, float) if field in ("us", "first_us") else str
         if not isinstance(value, kinds):
@@ -218,13 +218,13 @@ def _with_checked_types(row: Winner) -> Winner:
 
 
 def merged(older: Iterable[Winner], newer: Iterable[Winner]) -> tuple[Winner, ...]:
-    """Return both lists of rows; a newer row replaces the older one of its name, bucket and device."""
+    """Merge two lists of rows; a newer row replaces the older row of equal name, bucket and device."""
     rows = {(row.name, row.bucket, row.device): row for row in (*older, *newer)}
     return tuple(rows.values())
 
 
 def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Winner | None:
-    """Return the row for a bucket: of this device, else of its architecture, else of the nearest bucket."""
+    """Return the row of a bucket, or of the nearest; prefer this device and driver, then this device, then its `sm`."""
     groups = [
         {row.bucket: row for row in rows if (row.device, row.driver) == (device.name, device.driver)},
         {row.bucket: row for row in rows if row.device == device.name},
@@ -247,7 +247,7 @@ def read_file(file: Traversable, where: str) -> tuple[Winner, ...]:
 
 
 def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
-    """Add choices to a package's file, which is replaced by one rename."""
+    """Add choices to a package's file; one rename replaces the file."""
     path = folder / FILE
     older = read_file(path, str(path))
     try:
@@ -258,7 +258,7 @@ def write_package(folder: Path, rows: Iterable[Winner]) -> Path:
 
 
 def sources_digest(files: Traversable) -> str:
-    """Hash the names and contents of a package's C++ and CUDA sources, independent of the package's place."""
+    """Hash the names and contents of a package's C++ and CUDA sources, independent of the package's folder."""
     digest = hashlib.sha256()
     for path, file in sorted(_source_files(files, "")):
         data = read_part(file, LARGE)

@@ -1,1 +1,1 @@
-"""Reader of C++ text that finds functions and their parameters. Pure."""
+"""Parser of C++ text that finds functions and their parameters. Pure."""

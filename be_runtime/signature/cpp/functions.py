@@ -22,9 +22,9 @@ _VALUES = frozenset(
     ["*", "&", "&&", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "size_t"]
     + [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-"""Last words of types that can't be void."""
+"""Last words of types that are never void."""
 _MOST_BEFORE = 500
-"""Limit for the tokens to read beside a declarator, since a header may contain thousands of macro calls."""
+"""Limit for the tokens beside a declarator: a header may have thousands of macro calls."""
 
 
 class Function(NamedTuple):
@@ -35,7 +35,7 @@ class Function(NamedTuple):
     name : str
         Name without qualifiers.
     call_name : str
-        Qualified name, as code outside all namespaces calls it.
+        Qualified name for code outside all namespaces.
     params : tuple of CppParam
     returns : str
         Return type as written.
@@ -173,7 +173,7 @@ def _split_qualifiers(tokens: list[Token]) -> tuple[list[Token], list[str]]:
 def _without_calls(tokens: list[Token]) -> list[Token]:
     """Remove attributes, access specifiers and calls of unknown macros.
 
-    Such a call needs no semicolon, so the next declaration's header begins with it.
+    A macro call needs no semicolon, so the next declaration's header may begin with it.
     """
     out: list[Token] = []
     index = 0
@@ -206,7 +206,7 @@ def _without_template(tokens: list[Token]) -> tuple[list[Token], tuple[str, ...]
 
 
 def returns_void(function: Function) -> bool:
-    """Return whether a function returns nothing; macros for attributes may stand before ``void``.
+    """Return whether a function returns ``void``; macros for attributes may come before ``void``.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def returns_void(function: Function) -> bool:
 
 
 def returns_value(function: Function) -> bool:
-    """Return whether a function certainly returns something: no macro, alias or template can stand for ``void``.
+    """Return whether a function certainly returns a value: a macro, alias or template may still be ``void``.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Side effects of host code: work on CUDA's default stream, and calls that end the process.
+"""Find work on CUDA's default stream, and calls that end the process, in host code.
 
-This module is imported, and its patterns are compiled, only for sources with such words.
+The patterns are compiled at import, so this module is imported only for sources with certain words.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from be_runtime.signature.cpp.lexer import CLOSING, OPENING
 _LONGEST = 1000
 """Limit for the characters of a call's arguments."""
 _MOST = 100
-"""Limit for the calls of one function that are judged."""
+"""Limit for the calls of one function that are examined."""
 _CALLS = (
     *("cudaLaunch(?:Cooperative)?Kernel", r"cudaMem(?:cpy|set)\w*", r"cub::Device\w+::\w+"),
     r"thrust::\w+",
 )
 _WORK = re.compile("|".join(("<<<", *(rf"{call}\s*(?:<[^;(){{}}]{{0,200}}>)?\s*\(" for call in _CALLS))))
-"""The pattern of places. Each alternative begins with a literal, which makes the search fast."""
+"""Each alternative begins with a literal, which makes the search fast."""
 _BEFORE_STREAM = {
     "<<<": 3,
     **dict.fromkeys(("cudaLaunchKernel", "cudaLaunchCooperativeKernel"), 5),
@@ -40,7 +40,7 @@ _NULL = re.compile(r"\bnullptr\b|\bNULL\b|^(?:\([^()]*\)\s*)?0$")
 _THRUST_DEFAULT = re.compile(r"^thrust::(?:device|cuda::par(?:_nosync)?)$")
 """Policies of Thrust without a stream."""
 _PASSES = re.compile(r"stream|\benv\b|\.get\(|^[\w.]*\.[A-Za-z_]\w*$", re.IGNORECASE)
-"""An argument of CUB that may be a stream: by its name, an environment, or a member."""
+"""An argument of CUB that may be a stream: a name with ``stream`` or ``env``, or a member."""
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^;(){}]{0,200}>)?\s*\(")
 _MOST_CALLED = 200
 _ENDS = re.compile(r"(?<![\w.>:])(?:(?:\bstd\s*)?::\s*)?\b(exit|_exit|_Exit|quick_exit|abort)\s*\(")
@@ -49,18 +49,18 @@ _ENDS = re.compile(r"(?<![\w.>:])(?:(?:\bstd\s*)?::\s*)?\b(exit|_exit|_Exit|quic
 def default_stream_work(
     body: str, streams: Container[str] = (), hidden: Container[str] = (), *, most: int = _MOST, is_file: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Find the launches, copies and library calls of a body that are known to run on CUDA's default stream.
+    """Find the launches, copies and library calls of a body that certainly run on CUDA's default stream.
 
     Parameters
     ----------
     body : str
         Code without comments and the contents of literals.
     streams, hidden : container of str
-        Names of parameters that are streams, and of macros that may stand for one.
+        Names of parameters that are streams, and of macros that may be a stream.
     most : int
-        Limit for the calls that are judged.
+        Limit for the calls that are examined.
     is_file : bool
-        False to judge nothing after the first wait for a stream.
+        False to stop at the first wait for a stream.
 
     Yields
     ------
@@ -104,7 +104,7 @@ def _is_default(name: str, arguments: Sequence[str], body: str, streams: Contain
         return len(arguments) >= before - (name == "<<<" or "Launch" in name) and given in _DEFAULT_STREAMS
     if name.startswith("cudaMem"):
         return not name.endswith("Async")
-    if name.startswith("thrust::"):  # the iterators decide where the work is if no policy does
+    if name.startswith("thrust::"):  # without a policy, the iterators determine where the work runs
         return bool(arguments) and _THRUST_DEFAULT.match(arguments[0]) is not None
     return (
         len(arguments) > 1
@@ -117,7 +117,7 @@ def _is_default(name: str, arguments: Sequence[str], body: str, streams: Contain
 
 
 def _asks_for_size(name: str, storage: str, body: str) -> bool:
-    """Return whether a call of CUB may only compute the size of its storage, which is null or used by the next call."""
+    """Return whether a call of CUB may only compute the size of its storage: the storage is or may be null."""
     if _NULL.search(storage):
         return True
     is_null = re.search(
@@ -127,7 +127,7 @@ def _asks_for_size(name: str, storage: str, body: str) -> bool:
 
 
 def _is_stream(name: str, body: str, streams: Container[str]) -> bool:
-    """Return whether a body defines a variable with a stream."""
+    """Return whether a body defines a stream variable of this name."""
     if not name.isidentifier():
         return False
     defined = re.search(rf"\bcudaStream_t\s+{name}\b|\b{name}\s*=[^;=]*\bcudaStream_t\b", body)
@@ -153,13 +153,13 @@ def words(body: str) -> frozenset[str]:
 
 
 def called_names(body: str) -> tuple[str, ...]:
-    """List the names of the functions and macros that a body calls, and its keywords before a parenthesis."""
+    """List the names before parentheses in a body: functions, macros and keywords."""
     names = dict.fromkeys(match[1] for match in islice(_CALLED.finditer(body), _MOST_CALLED))
     return tuple(names)
 
 
 def _arguments(text: str, start: int) -> list[str]:
-    """Split the arguments up to the closing parenthesis; return none if it is far away."""
+    """Split the arguments of a call after its opening parenthesis; return none if they are too long."""
     found, depth, begin = [], 0, start
     for position in range(start, min(len(text), start + _LONGEST)):
         char = text[position]

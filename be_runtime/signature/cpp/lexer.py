@@ -1,4 +1,4 @@
-"""The lexer of C++ sources: tokens and comments, their places, and the values of literals. Pure."""
+"""Lexer of C++ sources: tokens and comments, their places, and the values of literals. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Token(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of one kind: ``text[start:end]``."""
+    """A part of a text of one kind: ``text[start:end]``."""
 
     kind: Kind
     start: int
@@ -107,7 +107,7 @@ _PREFIX = re.compile(r"(?<!\w)(?:u8R?|[uUL]R?|R)\Z")
 _SPACE = r"(?:\s++|\\[ \t]*\r?\n)+"
 _WORD = r"(?P<WORD>[^\W\d]\w*)|(?P<NUMBER>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
 _SIGN = r"(?P<SIGN>::|->|\.\.\.|\#\#|&&|\S)"
-# Space is part of the token before it: the engine passes long blanks fastest so.
+# Space is part of the token before it: this way, the engine skips long blanks fastest.
 _SIGNIFICANT = re.compile(rf"(?:{_WORD}|{_SIGN})(?:{_SPACE})?+")
 _LEADING = re.compile(_SPACE)
 _KINDS = {**Kind.__members__, "RAW": Kind.STRING}
@@ -191,7 +191,7 @@ def significant(text: str, *, offset: int = 0, directives: bool = True) -> list[
 
 
 def closing(tokens: list[Token], opening: int) -> int:
-    """Return the index of the bracket that closes the one at `opening`, or ``len(tokens)``."""
+    """Return the index of the bracket that closes the bracket at `opening`, or ``len(tokens)``."""
     depth = 0
     for index in range(opening, len(tokens)):
         text = tokens[index].text

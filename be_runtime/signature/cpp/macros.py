@@ -1,8 +1,8 @@
 """Expansion of macros in declarations: object-like and function-like macros, ``#``, ``##`` and nesting.
 
-Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion. Unlike in the standard, this
-rule also holds for the tokens of arguments, which makes no difference for real sources. Function bodies within a macro
-are dropped before expansion, since only the headers matter and the bodies are most of the text.
+Expansion follows C++17 [cpp.replace]. A macro is not expanded inside its own expansion; unlike in the standard, this
+rule also holds for the tokens of arguments, which makes no difference in real sources. Function bodies within a macro
+are dropped before expansion: only the headers matter, and the bodies are most of the text.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _MARK = re.compile(r"[{};]")
 LIMIT = 100_000
 """Limit for the characters of a header or of a macro's body that is expanded."""
 _MOST = 200_000
-"""Limit for the tokens that are read and written to expand one header."""
+"""Limit for the tokens that one header's expansion reads and writes."""
 _MOST_OF_ALL = 300_000
-"""Limit for the tokens that are read and written to expand all headers."""
+"""Limit for the tokens that all expansions together read and write."""
 _MOST_CHARACTERS = 4_000_000
 """Limit for the characters of all headers after their expansion, since a long argument may be repeated often."""
 _FAILED = 100
-"""Number of tokens that are added to the count of a header whose expansion exceeds a limit."""
+"""Tokens to add to the count of a header whose expansion exceeds a limit."""
 _LONGEST = 1000
 """Limit for the characters of a pasted name."""
 _DEPTH = 100
-"""Limit for macros within macros."""
+"""Limit for the depth of nested macros."""
 
 
 class Macro(NamedTuple):
@@ -58,7 +58,7 @@ class Macro(NamedTuple):
 
 
 def parse_define(text: str, start: int = 0) -> Macro | None:
-    r"""Read one ``#define`` line.
+    r"""Parse one ``#define`` line.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class _TooLongError(Exception):
 
 
 class Macros:
-    """The macros that are defined at a point of a source, and their expansion.
+    """The macros that are defined at a place in a source, and their expansion.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Macros:
         return self._left_of_all <= 0
 
     def undefine(self, directive: str) -> None:
-        """Forget the macro of an ``#undef`` line; ignore other lines."""
+        """Remove the macro of an ``#undef`` line; ignore other lines."""
         if match := _UNDEF.match(directive):
             self.known.pop(match[1], None)
 
@@ -213,7 +213,7 @@ class Macros:
         return out
 
     def _body(self, macro: Macro) -> list[_Step]:
-        """Return the steps that make a macro's body, without the contents of function bodies."""
+        """Return the steps of a macro's body, without the contents of function bodies."""
         if macro.start not in self._bodies:
             code = _without_bodies(macro.body)
             is_short = len(code) <= LIMIT
@@ -228,8 +228,7 @@ class Macros:
 class _Step(NamedTuple):
     """One step of a macro's body, with its own tokens or, if `slot` is not negative, with the argument of that number.
 
-    A step appends tokens, appends an argument of ``##`` unexpanded, pastes tokens to the previous token, or quotes an
-    argument.
+    It appends tokens, appends an argument of ``##`` unexpanded, pastes to the token before, or quotes an argument.
     """
 
     kind: Literal["plain", "raw", "paste", "quote"]

@@ -20,15 +20,15 @@ from be_toolchain.named import NamedTuple
 _DOC_LINE = re.compile(r"//[/!](?![/!])(?!\s*@BE\b) ?(.*)")
 _DOC_BLOCK = re.compile(r"/\*[*!](?![*/]) ?(.*?)\*+/", re.DOTALL)
 _MOST_BETWEEN = 16
-"""Limit for the comments between a line and its documentation, which a thousand annotations may share."""
+"""Limit for the comments between a line and its documentation, which many annotations may share."""
 _STAR = re.compile(r"^[ \t]*\*(?: |$)", re.MULTILINE)
 
 
 def doc_above(text: str, position: int, annotations: Mapping[int, int]) -> str:
     r"""Return the documentation above the line of a position; empty if there is none.
 
-    Other comments, such as annotations, may stand between them. A blank line or code may not. `annotations` maps the
-    end of each annotation to its start: an annotation may have several lines, and none is documentation.
+    Other comments, such as annotations, may be between both. A blank line or code may not. `annotations` maps the
+    end of each annotation to its start: an annotation may have several lines, and its lines are no documentation.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class MacroCall(NamedTuple):
 
 
 class CppCode(NamedTuple):
-    """Code to read: a source, or the expansion of a header with macros.
+    """Code to parse: a source, or the expansion of a header with macros.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class CppCode(NamedTuple):
         return cls(" ".join(texts), 0, starts[:-1], tuple(tokens), tuple(calls), True)
 
     def call_of(self, start: int, index: int, token: Token) -> int:
-        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, else its own."""
+        """Return the place of the outermost macro call that made `token`, the `index`-th from `start`, or its own."""
         if self.is_expanded:
             index += bisect_left(self.starts, start)
             number = bisect_left(self.calls, index + 1, key=attrgetter("high"))
@@ -156,7 +156,7 @@ _MARK = re.compile(r"[{()]|;[;\s]*+|\}")
 _BRACE = re.compile(r"[{}]")
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCOPE_WORDS = ("namespace", "extern", "class", "struct", "union")
-# Few sources need these patterns, so they are compiled when first used.
+# Few sources need these patterns, so they are compiled on first use.
 _NAMESPACE = (
     r"\s*(?:\[\[[^\]]*\]\]\s*)?((?:\w++\s*+(?:::\s*+(?:inline\s++)?+)?+)*?)"
     r"(?:__attribute__\s*\(\(.*\)\)\s*)?"
@@ -190,7 +190,7 @@ def opened_scopes(header: str) -> list[Scope] | None:
     if re.search(_LINKAGE, header):
         return [Scope("", False)]
     plain = re.sub(_ATTRIBUTES, " ", header) if "(" in header or "[" in header else header
-    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has no such sign behind its name.
+    head = plain[max(map(plain.rfind, "()=")) + 1 :]  # A class has no such sign after its name.
     if (match := re.search(_CLASS, head)) and not re.search(r"\benum\b", header):
         words = [word for word in match[1].split() if word != "final"]
         return [Scope(words[-1] if words else "", True)]
@@ -234,7 +234,7 @@ class DeclarationReader:
                 depth, has_paren = (depth + 1, True) if mark == "(" else (max(0, depth - 1), has_paren)
                 continue
             if depth and mark != "}":
-                # A braced default argument, or a semicolon where none belongs.
+                # A braced default argument, or a misplaced semicolon.
                 position = skip_body(code, position) if mark == "{" else position
                 continue
             if mark == "}":
@@ -252,7 +252,7 @@ class DeclarationReader:
         return False
 
     def _take(self, unit: CppCode, start: int, end: int, mark: str, has_paren: bool) -> bool:
-        """Take the header before `mark`, and return whether a body begins there."""
+        """Collect the header before `mark`, and return whether a body begins there."""
         header = unit.text[start:end].lstrip()  # A macro's definition or a comment before it is a long blank.
         start = end - len(header)
         words = frozenset(_WORD.findall(" ".join(header.split())))
@@ -333,11 +333,11 @@ _Mark = tuple[int, int, int, tuple[int, int]]
 
 
 class _Group:
-    """An open conditional group and the state of its branches so far; the first one stands for the source itself."""
+    """An open conditional group and the state of its branches; the first group is the source itself."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.index = 0  # of the present branch
+        self.index = 0  # of the current branch
         self.branch: Branch | None = None
         self.is_live = True
         self.has_live_branch = False
@@ -401,7 +401,7 @@ def known_truth(condition: str) -> bool | None:
 
 
 class _Outliner:
-    """One pass over the pieces of a text, with a stack of open conditional groups."""
+    """Builder of an outline in one pass, with a stack of open conditional groups."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -437,7 +437,7 @@ class _Outliner:
         return Outline("".join(code), tuple(self.notes), tuple(self.directives))
 
     def mark(self) -> _Mark:
-        """Count the brackets of the parts since the last count, and return the present lengths."""
+        """Count the brackets of the parts since the last count, and return the current lengths."""
         code = "".join(self.parts[self.counted :])
         braces, parentheses = self.balance
         self.balance = (
@@ -469,7 +469,7 @@ class _Outliner:
                 self.enter({"elif": known_truth(condition), "else": True}.get(word))
 
     def enter(self, truth: bool | None) -> None:
-        """Enter a branch of the innermost group, given the value of its condition if it is known."""
+        """Enter a branch of the innermost group; `truth` is the value of its condition if it is constant."""
         outer, group = self.groups[-2:]
         group.is_live = outer.is_live and not group.decided and truth is not False
         group.decided = group.decided or truth is True

@@ -51,11 +51,11 @@ _SIGNS = frozenset(["*", "&", "&&", "..."])
 _LONGEST = 200
 """Limit for the characters of a parameter that a message underlines."""
 _MOST = 1000
-"""Limit for the tokens of a parameter, the names of an enumeration and the fields of a structure that are read."""
+"""Limit for the tokens of a parameter, the names of an enumeration and the fields of a structure."""
 
 
 class Shape(Enum):
-    """The kind of a parameter, as far as it can be known without a compiler."""
+    """The kind of a parameter, as far as the text determines it without a compiler."""
 
     INPUT = "a const BE::Tensor"
     OUTPUT = "a BE::Tensor"
@@ -227,7 +227,7 @@ def _closing_angles(tokens: list[Token]) -> dict[int, int]:
 
 @lru_cache(maxsize=4096)
 def _classify(texts: tuple[str, ...], using_be: bool) -> tuple[Shape, str, str, DType | None]:
-    """Return shape, type, name and element type; a source has the same few parameters often."""
+    """Return shape, type, name and element type; the results are cached, since most parameters repeat."""
     name, type_texts, declarator = _name_and_type(_without_attributes(texts))
     shape, dtype = _shape(type_texts, declarator, using_be)
     written = " ".join(type_texts + declarator)
@@ -250,7 +250,7 @@ def _without_attributes(texts: tuple[str, ...]) -> list[str]:
 
 
 def _name_and_type(texts: list[str]) -> tuple[str, list[str], list[str]]:
-    """Return the name, the type's texts and the texts of an array or function declarator after them."""
+    """Split a parameter into its name, the texts of its type, and the texts of an array or function declarator."""
     cut = next((index for index, text in enumerate(texts) if text in ("[", "(") and index), len(texts))
     head, declarator = texts[:cut], texts[cut:]
     is_type = [text not in _QUALIFIERS and text not in _SIGNS for text in head]
@@ -305,7 +305,7 @@ def _scalar(texts: Sequence[str], using_be: bool) -> DType | None:
 
 
 def _shape_by_signs(outer: list[str], declarator: list[str]) -> Shape | None:
-    """Return the kind of a parameter if the signs around its type determine it, else None."""
+    """Return the kind of a parameter if the signs around its type determine the kind, else None."""
     if "..." in outer:
         return Shape.PACK
     if declarator[:1] == ["["]:
@@ -342,7 +342,7 @@ _MEMBERS = frozenset({Shape.SCALAR, Shape.STRING, Shape.SPAN, Shape.DTYPE, Shape
 
 
 class _Definition(NamedTuple):
-    """The place of a type's definition: its source, the beginning of its body there, and whether it has only names."""
+    """The definition of a type: its source, the start of its body, and whether it is an enumeration."""
 
     base: int
     text: str
@@ -395,7 +395,7 @@ class CppTypes:
         is_written = "&" in param.type and "const" not in param.type
         if len(found) != 1 or is_written or (is_member and not found[0].is_enum):
             return param
-        if name not in self._contents:  # One type may be spelled in many ways.
+        if name not in self._contents:  # One type may have many spellings.
             self._contents[name] = self._content(found[0])
         return param._replace(**self._contents[name])
 
@@ -425,7 +425,7 @@ class CppTypes:
         return significant(code[start:end], offset=base + start)
 
     def _members(self, tokens: Sequence[Token]) -> tuple[CppParam, ...]:
-        """Read the fields of a structure; none if it has other members."""
+        """Parse the fields of a structure; return none if it has other members."""
         members: list[CppParam] = []
         if [token.text for token in tokens].count(";") > _MOST:
             return ()
@@ -444,7 +444,7 @@ class CppTypes:
 
 
 def _split_fields(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Split at semicolons, and write ``n{3}`` as ``n = 3``; the last part follows the last semicolon."""
+    """Split at semicolons, and convert ``n{3}`` to ``n = 3``; the last part follows the last semicolon."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if token.text != ";":

@@ -44,9 +44,9 @@ _MOST_LINES = 100
 """Limit for the comments of one annotation."""
 _TO_BODY = re.compile(r"[^{;]*\{")
 _OF_STREAMS = ("<<<", "cudaLaunch", "cudaMem", "cub::", "thrust::")
-"""Words without which a source has no work on CUDA's default stream."""
+"""Texts, one of which every source with work on CUDA's default stream has."""
 _ENDS = ("exit(", "abort(")
-"""Texts without which a source does not end the process."""
+"""Texts, one of which every source that ends the process has."""
 LARGEST = 1 << 19
 """Limit for the characters of the sources that are read together."""
 MOST_OF_A_NAME = 256
@@ -58,7 +58,7 @@ _MOST_OF_A_CALL = 10
 _ON_DEVICE = frozenset(("__global__", "__device__"))
 _MOST_NAMES = 1000
 _MOST_WORK = 2000
-"""Limit for the names that are tried as functions, and for the arguments of a macro, for a message."""
+"""Limits for the names and macro arguments that messages need, and for the calls that are searched for stream work."""
 
 
 class Annotation(NamedTuple):
@@ -114,11 +114,11 @@ class Program:
         self._blank = (0, 0, 0)
 
     def annotations(self) -> Iterator[Annotation]:
-        """Read every annotation, in order."""
+        """Parse every annotation, in order."""
         for base, source, view in zip(self.places.bases, self.places.sources, self.outlines, strict=True):
             for note in view.notes:
                 end = _end_of_annotation(source.text, note)
-                # It continues after a backslash, and on the next comment in an open bracket.
+                # An annotation continues after a backslash, and in the next comment if a bracket is open.
                 flat = _CONTINUED.sub(lambda match: " " * len(match[0]), source.text[note.start : end])
                 begin = ANNOTATION.match(flat).end()  # type: ignore[union-attr]  # every note matches
                 words = list(split_words(flat, begin))
@@ -162,7 +162,7 @@ class Program:
         return self._declarators[id(header)]
 
     def typed(self, function: Function) -> Function:
-        """Return a function with the types of its parameters that the sources define."""
+        """Resolve the types of a function's parameters that the sources define."""
         if all(param.shape is not Shape.UNKNOWN for param in function.params):
             return function
         return function._replace(params=tuple(self._types.resolve(param) for param in function.params))
@@ -191,7 +191,7 @@ class Program:
         return Token(Kind.WORD, match[1], base + match.start())
 
     def unknown_call_for(self, name: str) -> Token | None:
-        """Return the name of an undefined macro whose call has a part of `name` among its arguments."""
+        """Return the name of an undefined macro that is called with a part of `name`."""
         for called, arguments in self._unknown_calls:
             if any(argument in name for argument in arguments):
                 return called
@@ -209,7 +209,7 @@ class Program:
         return calls
 
     def is_mentioned(self, name: str) -> bool:
-        """Return whether `name` occurs anywhere, even in a comment, a string or disabled code."""
+        """Return whether `name` occurs before a parenthesis, even in a comment, a string or disabled code."""
         word = re.compile(rf"\b{re.escape(name)}\s*\(")
         return any(word.search(source.text) for source in self.places.sources)
 
@@ -219,12 +219,12 @@ class Program:
         texts = [each for each in self._included if any(word in each.text for word in (*_OF_STREAMS, *_ENDS))]
         try:
             return Program(texts) if texts else None
-        except SpecError:  # foreign code beyond a limit
+        except SpecError:  # included code exceeds a limit
             return None
 
     @cached_property
     def has_stream_work(self) -> bool:
-        """Whether any function or macro, or code for a device, has work on CUDA's default stream."""
+        """Whether any code, also in macros and for devices, has work on CUDA's default stream."""
         if self.beyond is not None and self.beyond.has_stream_work:
             return True
         codes = self._codes_with(_OF_STREAMS)
@@ -237,7 +237,7 @@ class Program:
 
     @cached_property
     def has_ends(self) -> bool:
-        """Whether any function or macro, or code for a device, ends the process."""
+        """Whether any code, also in macros and for devices, ends the process."""
         if self.beyond is not None and self.beyond.has_ends:
             return True
         codes = self._codes_with(_ENDS)
@@ -248,14 +248,14 @@ class Program:
         return any(True for code in codes for _ in process_ends(code))
 
     def _codes_with(self, words: Sequence[str]) -> list[str]:
-        """List the code and the directives of the sources that have one of some words."""
+        """List the code and the directives of the sources that contain one of the words."""
         pairs = zip(self.places.sources, self.outlines, strict=True)
         views = [view for source, view in pairs if any(word in source.text for word in words)]
         return [code for view in views for code in (view.code, *(text for _, text in view.directives))]
 
     @cached_property
     def stream_macros(self) -> frozenset[str]:
-        """The names of macros whose definition has a comma or a stream, so that they may pass one."""
+        """The names of macros whose definition has a comma or a stream, so that they may pass a stream."""
         texts = (text for view in self.outlines for _, text in view.directives)
         passing = r"(?i)define\s+(\w+)[^\n]*(?:,|stream)"
         return frozenset(match[1] for text in texts if (match := re.search(passing, text)))
@@ -320,7 +320,7 @@ class Program:
         return [{_end_of_annotation(source.text, note): note.start for note in view.notes} for source, view in pairs]
 
     def _past_blanks(self, index: int, start: int) -> int:
-        """Return the first place from `start` on that is not blank; a page of comments is one long blank."""
+        """Return the first place from `start` on that is not blank; the last result is cached: blanks may be long."""
         source, low, high = self._blank
         if not (source == index and low <= start <= high):
             code = self.outlines[index].code
@@ -329,7 +329,7 @@ class Program:
         return high
 
     def _read(self, base: int, view: Outline) -> list[Header]:
-        """Return the headers of one source; each macro is known from its definition on."""
+        """Return the headers of one source; a macro is expanded after its definition only."""
         pending = [(base + start, text, parse_define(text, base + start)) for start, text in reversed(view.directives)]
         names = self.macros.names.union([macro.name for _, _, macro in pending if macro is not None])
 
@@ -365,7 +365,7 @@ class Program:
 
 
 def check_size(sources: Sequence[SourceText]) -> None:
-    """Refuse sources that are too large to be read.
+    """Raise an error for sources that are too large.
 
     Raises
     ------
@@ -382,7 +382,7 @@ def check_size(sources: Sequence[SourceText]) -> None:
 
 
 def _end_of_annotation(text: str, note: Note) -> int:
-    """Return the end of the comment that closes the brackets of an annotation; without one, the end of its own."""
+    """Return the end of the comment that closes the brackets of an annotation, or the end of its first comment."""
     end, line = note.start + len(note.text), note.text
     if not any(bracket in line for bracket in "([{"):
         return end

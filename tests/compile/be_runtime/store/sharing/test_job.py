@@ -105,7 +105,7 @@ def test_a_builder_that_gives_no_sign_of_life_is_replaced_and_goes_on_when_it_wa
 def test_wrong_bytes_are_built_instead(tmp_path: Path, size: int):
     answers = play(tmp_path, *[{"damages": True, "size": size}] * 2)
     assert how(answers) == ["built", "built"]
-    assert "was damaged on the way" in said(answers, "whispered")
+    assert "was damaged in transfer" in said(answers, "whispered")
 
 
 def test_different_sources_by_one_name_are_built_each_and_named(tmp_path: Path):

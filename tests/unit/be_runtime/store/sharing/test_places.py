@@ -157,7 +157,7 @@ def test_after_two_faults_in_a_row_it_is_left_alone_and_said_once():
     assert [given(remote.place) for _ in range(3)] == [None] * 3
     assert remote.asked == 4
     fault = "remote cache: reading x://y: a plug-in\\x0araises"
-    assert remote.said == [fault, f"{fault}; it is not asked for 60 s"]
+    assert remote.said == [fault, f"{fault}; no request for 60 s"]
     remote.error = ""
     remote.place.put(WANTED, ARTIFACT)
     remote.link.finish(60)

@@ -179,9 +179,10 @@ $(DOCS)/ready: pyproject.toml
 	echo "Making $(DOCS) with $$found (once; half a minute) ..."; \
 	rm -f $@; \
 	"$$found" -m venv --clear $(DOCS); \
+	npm pack --silent --pack-destination $(DOCS) mermaid@$(MERMAID) >/dev/null & \
 	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check uv; \
 	$(DOCS)/bin/uv pip install -q --python $(DOCS) --editable '.[docs]'; \
-	npm pack --silent --pack-destination $(DOCS) mermaid@$(MERMAID) >/dev/null; \
+	wait $$!; \
 	tar -xzf $(DOCS)/mermaid-$(MERMAID).tgz -C $(DOCS) --strip-components 2 --wildcards --exclude '*.map' \
 	  package/dist/mermaid.esm.min.mjs package/dist/chunks/mermaid.esm.min; \
 	mkdir -p $(DOCS)/static/mermaid; \

@@ -176,19 +176,21 @@ format: $(READY)
 MERMAID := 11.12.1
 $(DOCS)/ready: pyproject.toml
 	@$(find_python); \
-	echo "Making $(DOCS) with $$found (once; a minute or two) ..."; \
+	echo "Making $(DOCS) with $$found (once; half a minute) ..."; \
 	rm -f $@; \
 	"$$found" -m venv --clear $(DOCS); \
-	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --upgrade 'pip>=24'; \
-	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[docs]'; \
-	npm pack --silent --pack-destination $(DOCS) mermaid@$(MERMAID) >/dev/null; \
+	npm pack --silent --pack-destination $(DOCS) mermaid@$(MERMAID) >/dev/null & \
+	$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check uv; \
+	$(DOCS)/bin/uv pip install -q --python $(DOCS) --editable '.[docs]'; \
+	wait $$!; \
 	tar -xzf $(DOCS)/mermaid-$(MERMAID).tgz -C $(DOCS) --strip-components 2 --wildcards --exclude '*.map' \
 	  package/dist/mermaid.esm.min.mjs package/dist/chunks/mermaid.esm.min; \
 	mkdir -p $(DOCS)/static/mermaid; \
 	mv $(DOCS)/mermaid.esm.min.mjs $(DOCS)/chunks $(DOCS)/static/mermaid; \
 	touch $@
 
-SPHINX = $(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet $(SPHINX_ARGS) docs
+# While one process runs the gallery's pages, one after the other since they take times, another one reads the rest.
+SPHINX = $(DOCS)/bin/python -m sphinx --jobs 2 --fail-on-warning --keep-going --quiet $(SPHINX_ARGS) docs
 docs: $(DOCS)/ready
 	@$(SPHINX) -b html -d build/docs/doctrees build/docs/html
 	@echo "The site is in build/docs/html: open index.html, or python -m http.server -d build/docs/html"

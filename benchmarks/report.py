@@ -10,6 +10,8 @@ from typing import Any
 from .figure import Figure, Outcome
 
 COLUMNS = ("row", "figure", "ours", "compared with", "ratio", "goal", "met?")
+LATER_BUILD = "be_runtime, later build"
+"""In the row `peers`: a build where two others have left what is kept of the toolchain."""
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -46,6 +48,17 @@ def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine
     if counts == [1]:
         return f"Single runs {told} Differences of a few percent are noise."
     return f"Medians of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs {told}"
+
+
+def our_name(label: str) -> str:
+    """Return what the row `peers` measured of ours: results of a "cold build" have a later one beside first ones.
+
+    Examples
+    --------
+    >>> our_name("first build, CUDA"), our_name("cold build, CUDA")
+    ('be_runtime', 'be_runtime, later build')
+    """
+    return LATER_BUILD if label.startswith("cold build") else "be_runtime"
 
 
 def how_to_read(figures: Sequence[Mapping[str, Any]]) -> str:

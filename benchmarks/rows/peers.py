@@ -1,4 +1,4 @@
-"""A vector-add by other ways from a source to a call: cold build, cached load and call, each beside ours."""
+"""A vector-add by other ways from a source to a call: first build, cached load and call, each beside ours."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..figure import Figure, LeftOut, Row
 from ..generated import SUFFIXES
 from ..peer_python import PeerPython, find_peers
 from ..peers.child import Job
+from ..report import LATER_BUILD
 from ..toolkit import archs_to_name, nvcc_command
 
 ROUNDS = 5
@@ -162,7 +163,7 @@ def _with_version(peer: Peer, peers: PeerPython) -> str:
 
 
 def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> Iterator[Figure | LeftOut]:
-    """Every contestant's cold build, then its cached load and calls, in turn."""
+    """Every contestant's build with an empty cache, then its cached load and calls; ours on a known toolchain, too."""
     bench, shown = contest.bench, SHOWN[contest.language]
     known = known_cache(bench, partial(contest.load, OURS))
     working = [OURS]
@@ -174,23 +175,26 @@ def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> Iterator[F
             working.append(peer)
     by_name = {peer.name: peer for peer in working}
     bare = () if contest.language == "nvrtc" else (BARE,)
-    cold: dict[str, list[float]] = {name: [] for name in (*by_name, *bare)}
+    first: dict[str, list[float]] = {name: [] for name in (*by_name, LATER_BUILD, *bare)}
     cached: dict[str, list[float]] = {name: [] for name in by_name}
     calls: dict[str, list[float]] = {name: [] for name, peer in by_name.items() if peer.is_called}
     if bare:
         contest.compile_bare()
-    for name in interleave(tuple(cold), bench.rounds(ROUNDS)):
+    for name in interleave(tuple(first), bench.rounds(ROUNDS)):
         if name == BARE:
-            cold[name].append(contest.compile_bare())
+            first[name].append(contest.compile_bare())
             continue
-        cache = copy_cache(bench, known) if name == OURS.name else bench.folder("cache")
-        cold[name].append(contest.load(by_name[name], cache)["load"])
+        if name == LATER_BUILD:
+            first[name].append(contest.load(OURS, copy_cache(bench, known))["load"])
+            continue
+        cache = bench.folder("cache")
+        first[name].append(contest.load(by_name[name], cache)["load"])
         again = contest.load(by_name[name], cache, calls=contest.with_calls and name in calls)
         cached[name].append(again["load"])
         if "call" in again:
             calls[name].append(again["call"])
     baselines = {peer.name: names[peer] for peer in working if peer is not OURS}
-    yield from _figures(f"cold build, {shown}", cold, {**baselines, BARE: BARE})
+    yield from _figures(f"first build, {shown}", first, {LATER_BUILD: LATER_BUILD, **baselines, BARE: BARE})
     yield from _figures(f"cached load in a new process, {shown}", cached, baselines)
     yield from _figures(f"call in a jitted program, {shown}", calls, baselines)
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from benchmarks.report import duration, origin
+from benchmarks.report import duration, origin, our_name
 
 OURS, THEIRS = "#2a9d8f", "#8d99a6"
 INKS = {"light": "#22313f", "dark": "#d5dbe1"}
@@ -35,7 +36,7 @@ def bars_of(figures: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, f
     """
     groups: dict[str, list[tuple[str, float]]] = {}
     for each in figures:
-        group = groups.setdefault(each["label"], [("be_runtime", each["ours"]["median"])])
+        group = groups.setdefault(each["label"], [(our_name(each["label"]), each["ours"]["median"])])
         group.append((each["baseline"], each["theirs"]["median"]))
     return {label: sorted(group, key=lambda bar: bar[1]) for label, group in groups.items()}
 
@@ -50,10 +51,11 @@ def draw(label: str, bars: Sequence[tuple[str, float]], ink: str, path: Path) ->
     mpl.rcParams["svg.hashsalt"] = "peers"  # the same figures make the same file
     page, axes = plt.subplots(figsize=(3.7, 0.2 * len(bars) + 0.7), layout="constrained")
     names, seconds = zip(*bars, strict=True)
-    places = range(len(bars))
-    axes.scatter(seconds, places, s=40, color=[OURS if name == "be_runtime" else THEIRS for name in names], zorder=2)
+    ours, places = [name.startswith("be_runtime") for name in names], range(len(bars))
+    axes.scatter(seconds, places, s=40, color=[OURS if own else THEIRS for own in ours], zorder=2)
     axes.set_yticks(places, names)
-    axes.get_yticklabels()[names.index("be_runtime")].set_fontweight("bold")
+    for text in compress(axes.get_yticklabels(), ours):
+        text.set_fontweight("bold")
     axes.set_xscale("log")
     first, last = math.floor(math.log10(min(seconds))), math.ceil(math.log10(max(seconds)))
     decades = [10.0**power for power in range(first, last + 1)]

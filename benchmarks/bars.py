@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "h100.json"
 TITLE = "Time from new CUDA source to callable kernel"
 LABELS = ("first build, CUDA", "cold build, CUDA")
+FIRST = "cold load_cuda_inline, first on the machine"
+"""Our build with an empty cache in the row `cold_cuda`, for results whose row `peers` has a later build alone."""
 CONDITIONS = "A new vector-add, with an empty cache. A later build comes after two others."
+SEPARATE = "The first build of be_runtime was measured in a separate run."
 PICTURE = ROOT / "docs" / "pictures" / "builds.svg"
 OURS, THEIRS = "#2a9d8f", "#8d99a6"
 """They are seen on white and on black alike; the background is transparent."""
@@ -30,9 +33,12 @@ def bar_chart(results: Mapping[str, Any]) -> str:
     figures = [each for each in results["figures"] if each["row"] == "peers" and each["label"] in LABELS]
     theirs = {each["baseline"]: each["theirs"]["median"] for each in figures}
     ours = {our_name(figures[0]["label"]): figures[0]["ours"]["median"]}
+    separate = [each["ours"]["median"] for each in results["figures"] if each["label"] == FIRST]
+    if "be_runtime" not in ours and separate:
+        ours["be_runtime, first build"] = separate[0]
     bars = sorted({**ours, **theirs}.items(), key=lambda bar: bar[1])
     measured = origin(figures, results["run"], results["machine"])
-    return _draw(bars, TITLE, (CONDITIONS, measured))
+    return _draw(bars, TITLE, (CONDITIONS, *((SEPARATE,) if separate else ()), measured))
 
 
 def _draw(bars: Sequence[tuple[str, float]], title: str, notes: Sequence[str]) -> str:

@@ -192,7 +192,7 @@ def export(
 
 
 class _Cargo:
-    """The code that a program carries; `rename` collects it.
+    """The code of an exported program; `rename` collects it.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def load_exported(
 
 
 def _read_trusted(path: Path) -> bytes:
-    """Return the bytes of a file that nobody else can write or replace."""
+    """Return the bytes of a file that no other user can write or replace."""
     try:
         with open_regular(path) as file:
             problem = LocalSystem().distrust(path.absolute())

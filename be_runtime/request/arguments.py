@@ -1,4 +1,4 @@
-"""The arguments of the load functions: their types, and the checked requests and sources made of them."""
+"""Types of the load functions' arguments, and the checked requests and units made from them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ the value."""
 
 
 def _checked(options: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """Check the keyword arguments that belong to some fields, and return the values by field."""
+    """Check the keyword arguments for the given fields, and return the values by field."""
     belonging = ((name, value, *CHECKS[name]) for name, value in options.items())
     return {field: check(value, name) for name, value, field, check in belonging if field in fields}
 
@@ -158,7 +158,7 @@ def refuse_path(source: object, argument: str, hint: str, *, is_whole: bool = Tr
 
 
 def inline_units(name: object, sources: object, argument: str) -> tuple[Unit, ...]:
-    """Make one unit of one or several source texts, which have the module's name in messages."""
+    """Make one unit of one or several source texts; messages name the texts after the module."""
     checked = check_name(name)
     refuse_path(sources, argument, _FROM_FILES)
     texts = [sources] if isinstance(sources, str) else sources
@@ -219,7 +219,7 @@ def file_again(request: BuildRequest) -> tuple[Unit, ...]:
 
 
 def dir_again(request: BuildRequest) -> tuple[Unit, ...]:
-    """Read the folder of a request again, since its files may have changed."""
+    """Read the folder of a request again; it may have other files now."""
     path = request.units[0].path
     assert path is not None, "a folder's units are files"
     return dir_units(path.parent, request.language)
@@ -243,7 +243,7 @@ def default_name(path: object, name: object, argument: str = "path") -> str:
 
 
 def _existing_path(value: object, argument: str) -> Path:
-    """Check a path; explain a missing file whose name has several lines, which is the text of a source."""
+    """Check a path; raise an error if it is the text of a source."""
     path = check_path(value, argument)
     if "\n" in str(path) and not os.path.lexists(path):
         raise ArgumentError(

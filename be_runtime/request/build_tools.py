@@ -78,12 +78,12 @@ def wanted_archs(
 
 
 def no_architecture(consequence: str) -> ArgumentError:
-    """Make the error for a missing architecture, with hints to name one; a warning has the same text.
+    """Make the error for a missing architecture, with hints to name one; a warning uses its text.
 
     Parameters
     ----------
     consequence : str
-        The consequence, for the message.
+        Consequence of the missing architecture, for the message.
     """
     return ArgumentError(
         f"no GPU is visible, so {consequence}",
@@ -101,7 +101,7 @@ def choose_archs(
     toolkit: values.CudaToolkit,
     devices: Callable[[], Sequence[arch.Arch]],
 ) -> tuple[arch.Arch, ...]:
-    """Return the requested architectures, or else, with a warning, an architecture for most GPUs.
+    """Return the requested architectures of device code; without any, warn, and return one that most GPUs run.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def _programs(system: System) -> tuple[str, ...]:
 
 
 def _wheel_roots(toolkit: values.CudaToolkit, system: System) -> list[Path]:
-    """List the folders of CUDA's libraries in wheels: JAX installs cuBLAS and others that a toolkit may lack."""
+    """List the folders of CUDA's libraries in wheels: JAX installs some, such as cuBLAS, that a toolkit may lack."""
     major = toolkit.release.split(".")[0]
     roots = [site / "nvidia" / f"cu{major}" for site in system.site_dirs]
     if major == "12":

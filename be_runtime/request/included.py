@@ -1,4 +1,4 @@
-"""The files that sources include from folders of the author."""
+"""Read the files that sources include from their author's folders."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LARGEST = 1 << 19
 
 
 def included_texts(unit: Unit, folders: Sequence[Path]) -> tuple[SourceText, ...]:
-    """Read the files that a unit includes from its own folder or from some folders, and their includes from there.
+    """Read the files that a unit includes from its own folder or the given folders, and the files that these include.
 
-    Each file has the name of the first ``#include`` of it, so that no text contains folders of this machine. A file
-    that can't be read, or that exceeds the total limit, is left out, since the compiler reports errors in it.
+    A text is named as in the first ``#include`` of its file, so that no name has a folder of this machine. A file that
+    can't be read, or that exceeds the total limit, is left out.
     """
     found: dict[Path, SourceText] = {}
     own = [] if unit.path is None else [unit.path.parent]

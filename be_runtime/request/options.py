@@ -25,7 +25,7 @@ ARCH_FLAGS = ("-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", 
 """nvcc's flags for the architectures of device code."""
 
 RELAXED_CONSTEXPR = ("expt-relaxed-constexpr", "no-expt-relaxed-constexpr")
-"""nvcc's flag that lets device code call constexpr functions of the host, and our flag for the opposite."""
+"""nvcc's flag that lets device code call constexpr functions of the host, and this package's flag for the opposite."""
 
 _TWO_IN_ONE = (
     r"(-[^\s=,]+(?=\s+-)|-(?:I|L|l|[DU]\w+|isystem|iquote|idirafter|include|imacros|rpath|arch|gencode|std|X\w+))"
@@ -35,7 +35,7 @@ _TWO_IN_ONE = (
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*(\.[A-Za-z0-9_\-]+)*")
 _LONGEST_NAME = 200
-"""The longest name of a module, since names of files consist of the name and a suffix."""
+"""Limit for the characters of a name: files get the name and an ending."""
 
 _JOINED = ("-idirafter", "-isystem", "-iquote", "-rpath=", "-I", "-L")
 _JOINED_FILES = ("-include=", "--pre-include=")
@@ -53,7 +53,7 @@ _LABELS = frozenset(
         *("cpu", "isa", "uarch", "machine", "processor version"),
     }
 )
-"""Lines that determine the code of ``-march=native``; other lines differ between the cores of a CPU."""
+"""Lines that determine the code of ``-march=native``; other lines differ between the cores of one CPU."""
 
 _NOTES: ContextVar[list[str] | None] = ContextVar("notes of kernels", default=None)
 
@@ -87,7 +87,7 @@ class CompileOptions(NamedTuple):
     cflags, ldflags : tuple of str
         Flags of the author, one argument each.
     include_paths : tuple of Path
-        Absolute folders of headers, searched in this order before ours.
+        Absolute folders of headers, searched in this order before this package's headers.
     native : str
         Identity of the only CPU that runs the host code; empty if any CPU does.
     checked : bool
@@ -182,7 +182,7 @@ class BuildRequest(NamedTuple):
     compute_capability : str or None
         Architectures as the author passed them; None means the present devices. Only for CUDA.
     files : tuple of (str, bytes)
-        Names and contents of files that the assembler reads in its working folder.
+        Names and contents of files that the assembler includes from its working folder.
     """
 
     name: str
@@ -210,7 +210,7 @@ def for_sanitizers(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
 
 
 def with_active(request: BuildRequest, setting: str) -> BuildRequest:
-    """Return a CUDA request with the process's setting of ``active``, unless the author chose a value.
+    """Return a CUDA request with the process's setting, unless the request sets the values that are events.
 
     Examples
     --------
@@ -255,10 +255,10 @@ def check_name(value: object, argument: str = "name") -> str:
 
 
 def with_relaxed_constexpr(flags: Sequence[str]) -> tuple[str, ...]:
-    """Let device code call constexpr functions of the host, such as ``std::numeric_limits<T>::max()``.
+    """Add nvcc's flag that lets device code call constexpr host functions, as ``std::numeric_limits<T>::max()``.
 
-    Without the flag, nvcc warns and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
-    does not support, removes the flag.
+    Without the flag, nvcc warns, and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
+    does not have, removes it.
 
     Examples
     --------
@@ -332,14 +332,14 @@ def check_optimization_level(value: object, argument: str = "optimization_level"
 
 
 def check_bool(value: object, argument: str) -> bool:
-    """Check that a value is True or False, and not a value that is only true in a condition."""
+    """Check that a value is True or False; other truthy or falsy values are errors."""
     if not isinstance(value, bool):
         raise ArgumentError(f"{argument} must be True or False, not {value!r}")
     return value
 
 
 def check_active(value: object, argument: str = "active") -> str:
-    """Check the argument ``active``; None becomes an empty text."""
+    """Check which values are events; return an empty text for None."""
     if value is None:
         return ""
     if not isinstance(value, str) or value not in ACTIVE_EVENTS:
@@ -464,7 +464,7 @@ def _absolute_value(value: str, cwd: Path) -> str:
 
 @lru_cache(maxsize=1)
 def identify_cpu(path: Path = _CPUINFO) -> str:
-    """Hash the kind and the instructions of the first core, once, since some systems take 10 ms to list them.
+    """Hash the kind and the instructions of the first core, once: Linux may take 10 ms to list them.
 
     Raises
     ------
@@ -509,7 +509,7 @@ def noting() -> Iterator[list[str]]:
 
 
 def note(text: str) -> None:
-    """Note a kernel for the callers within `noting`."""
+    """Add a note about a kernel to the list of the enclosing `noting`."""
     notes = _NOTES.get()
     if notes is not None:
         notes.append(text)

@@ -1,1 +1,1 @@
-"""Kernels in an author's own package, and in exported programs. Imports `kernels` and `load`."""
+"""Kernels in an author's package, and in exported programs. Imports `kernels` and `load`."""

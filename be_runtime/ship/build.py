@@ -1,4 +1,4 @@
-"""Build a package's kernels ahead of time: an artifact whose bytes do not depend on the package's place."""
+"""Build a package's kernels ahead of time, into an artifact whose bytes do not depend on the package's folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from be_toolchain.arch import parse_archs
 from be_toolchain.terminal import many
 
 _WITHOUT_ARCHS = {"numba", "cubin"}
-"""Languages of kernels for which the caller does not choose an architecture."""
+"""Kernel languages without a choice of architectures."""
 
 
 class PartReport(NamedTuple):
@@ -88,7 +88,7 @@ def build_package(
     archs : sequence of str, optional
         Architectures of CUDA code instead of the declared architectures.
     out : Path, optional
-        Folder of the artifact instead of ``_kernels`` in the package. At the end, it replaces an older artifact.
+        Folder of the artifact instead of ``_kernels`` in the package. An artifact in it is replaced at the end.
     tell : callable
         Function that is called with the report of each module or kernel.
 
@@ -135,7 +135,7 @@ def build_package(
         return part, report
 
     above = str(root.parents[package.name.count(".")])
-    sys.path.insert(0, above)  # the functions of kernels in Python are in the package's own modules
+    sys.path.insert(0, above)  # the Python functions of kernels are in the package's own modules
     try:
         made = run_parallel(make, [*languages])
     finally:
@@ -149,7 +149,7 @@ def build_package(
 
 
 def _index_of(parts: Sequence[Part]) -> Index:
-    """Return the index of an artifact with some parts."""
+    """Merge parts into the index of an artifact."""
     return Index(
         machine=platform.machine(),
         images={digest: image for part in parts for digest, (image, _) in part.images.items()},
@@ -161,7 +161,7 @@ def _index_of(parts: Sequence[Part]) -> Index:
 
 
 def _check_archs(package: str, declared: Declaration) -> None:
-    """Check that no CUDA code needs an architecture that the caller must name."""
+    """Raise an error if CUDA code has no declared architecture."""
     tables = [(name, module.options) for name, module in declared.modules.items() if module.language == "cuda"]
     tables += [(name, table) for name, table in declared.kernels.items() if not table.keys() & _WITHOUT_ARCHS]
     on_gpu = [name for name, options in tables if "compute_capability" not in options]
@@ -173,7 +173,7 @@ def _check_archs(package: str, declared: Declaration) -> None:
 
 
 def _require_alike(package: str, root: Path, *parts: DeclaredModule) -> None:
-    """Check that the functions of a module for two platforms have equal declarations in both languages."""
+    """Check that a module's functions have equal signatures in C++ and CUDA."""
     cpp, cuda = (functions_of(package, root, part) for part in parts)
     for function in cpp.keys() & cuda.keys():
         require_same(cpp[function], cuda[function])
@@ -217,7 +217,7 @@ def _module_part(package: str, root: Path, declared: DeclaredModule, archs: Sequ
 def _sources(
     request: BuildRequest, declared: DeclaredModule, entry: cache.Entry, root: Path
 ) -> Iterator[tuple[str, str]]:
-    """List a module's files and their hashes: the files behind it, missing headers, and folders of sources."""
+    """Yield the record of a module's inputs: hashes of files, missing headers, and suffixes in source folders."""
     units = [(unit.path, unit.sources[0].text) for unit in request.units if unit.path is not None]
     read = entry.manifest.dependencies.paths
     refuse_read_links_out(f"modules.{declared.name}", root, read)

@@ -1,4 +1,4 @@
-"""A package's ``kernels.toml``: compiled modules, and kernels without host code with their functions."""
+"""Read a package's ``kernels.toml``: compiled modules, and kernels without host code."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class DeclaredModule(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name in an index, which is unique for a part: ``ops:cpp`` and ``ops:cuda``."""
+        """The module's key in an index; each part has its own: ``ops:cpp`` and ``ops:cuda``."""
         return f"{self.name}:{self.language}" if self.is_part else self.name
 
 
 def name_of(key: str) -> str:
-    """Return the name of the module that a key in an index belongs to.
+    """Return the module's name from its key in an index.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Declaration(NamedTuple):
     baseline : str
         Level of CPU instructions of host code; empty for the instructions of every such machine.
     modules : dict of str to DeclaredModule
-        By their keys.
+        Modules by key.
     kernels : dict of str to dict
         Tables of kernels without host code.
     """
@@ -108,7 +108,7 @@ class Declaration(NamedTuple):
 
 
 def parse_declaration(text: str, where: str, has_cuda: Callable[[str], bool]) -> Declaration:
-    """Read a declaration.
+    """Parse a declaration.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def inside(path: object, where: str) -> str:
 def _modules(
     name: str, row: Mapping[str, Any], where: str, has_cuda: Callable[[str], bool]
 ) -> Iterator[DeclaredModule]:
-    """Read the table of a module, or of the two parts of a module for two platforms."""
+    """Parse the table of a module, or of a module's two parts for two platforms."""
     at = f"{where}: modules.{name}"
     _check_lists(row, at)
     if not _BY_LANGUAGE.isdisjoint(row):
@@ -257,7 +257,7 @@ def _tables(document: Mapping[str, Any], name: str, where: str) -> dict[str, dic
 
 
 def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], where: str) -> None:
-    """Check that a table has only known keys."""
+    """Raise an error if a table has an unknown key."""
     unknown = sorted(set(row) - set(known))
     if unknown:
         from difflib import get_close_matches
@@ -269,7 +269,7 @@ def refuse_unknown(row: Mapping[str, Any], known: frozenset[str] | set[str], whe
 
 
 _COMPILERS = {"triton": "triton", "cutile": "cuda", "cute": "cutlass"}
-"""The module of each compiler that an extra of the language's name installs."""
+"""Python module of each compiler; the extra that installs it has the language's name."""
 
 KernelLanguage = Literal["cuda", "cubin", "numba", "numba_cuda", "triton", "cutile", "cute"]
 
@@ -284,7 +284,7 @@ class _Form(NamedTuple):
     key : str
         Key of the source.
     launch, compiling : frozenset of str
-        Keys of launches, and keys of the compiler or the code.
+        Keys for launches, and keys for the compiler or the code.
     needed : dict of str to str
         Required keys in addition to the signature, with examples.
     """
@@ -371,7 +371,7 @@ class KernelTable(NamedTuple):
 
 
 def read_table(name: str, table: Mapping[str, Any]) -> KernelTable:
-    """Read the table of a kernel.
+    """Parse the table of a kernel.
 
     Raises
     ------
@@ -424,12 +424,12 @@ def _check_compiling(table: Mapping[str, Any], where: str) -> None:
 
 
 def call_options(call: Mapping[str, Any]) -> Options:
-    """Check the options of calls from TOML or JSON, in which keys are texts."""
+    """Check the options of calls from TOML or JSON, whose keys are texts."""
     return check_options(_numbered(call))
 
 
 def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of calls, with numbers as keys of the aliases."""
+    """Convert the keys of ``input_output_aliases`` to numbers."""
     aliases = call.get("input_output_aliases")
     if not isinstance(aliases, Mapping):
         return dict(call)
@@ -438,7 +438,7 @@ def _numbered(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared_function(name: str, table: Mapping[str, Any], package: str, root: Path) -> Callable[..., Any]:
-    """Return the function of a declared kernel, which is compiled when it is first traced.
+    """Make the function of a declared kernel; its first trace compiles the kernel.
 
     Parameters
     ----------
@@ -500,7 +500,7 @@ def include_paths(read: KernelTable, root: Path) -> list[str]:
 
 def file_of(name: str, read: KernelTable, root: Path) -> Path:
     """Return the path of a kernel's source, a file below the package's folder."""
-    from be_runtime.ship.package import refuse_links_out  # a kernel that was built ahead of time needs no sources
+    from be_runtime.ship.package import refuse_links_out  # a prebuilt kernel needs no sources
 
     path = root / read.source
     refuse_links_out(f"kernels.{name}", root, [path], map(Path, include_paths(read, root)))
@@ -529,7 +529,7 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
     try:
         return operator.attrgetter(function)(importlib.import_module(module))
     except Exception as error:
-        # An author's module may raise any exception.
+        # An author's module may raise anything.
         missing = (getattr(error, "name", None) or "").partition(".")[0]
         is_other = isinstance(error, ImportError) and missing != module.partition(".")[0]
         is_compiler = _COMPILERS.get(read.language) == missing
@@ -544,7 +544,7 @@ def imported(name: str, read: KernelTable, package: str) -> Any:
 
 def _place(error: Exception) -> str:
     """Return the author's file and line in which an import failed."""
-    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first frames belong to this file and importlib
+    frames = traceback.extract_tb(error.__traceback__)[2:]  # the first are of this module and importlib
     modules = [(Path(each.filename), each.lineno) for each in frames if not each.filename.startswith("<")]
     own = [(file, line) for file, line in modules if file.is_relative_to(modules[0][0].parent)]
     return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""

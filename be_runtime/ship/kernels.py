@@ -1,4 +1,4 @@
-"""A package's kernels without host code: built ahead of time as rows of an index and images, and opened from them."""
+"""Build a package's kernels without host code into rows of an index and images, and open them from there."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _BuiltCode:
         self._made = launcher.Memo[Obtained]()
 
     def obtain(self, _call: Resolved, bound: Bound) -> Obtained:
-        """Return the kernel for the types of a call, or else a more general kernel."""
+        """Return the kernel for the types of a call, or else the kernel for more general types."""
         with reading(self._artifact.where):
             variants: dict[Variant, str] = {tuple(each["types"]): each["kernel"] for each in self._record["variants"]}
         found = next((variants[each] for each in (bound.variant, bound.general) if each in variants), None)
@@ -94,7 +94,7 @@ class _BuiltCode:
 
 
 class _NoCode:
-    """The code of a kernel before it is built, so that its declaration is checked before the compiler runs."""
+    """Placeholder for code that is not built yet: a declaration is checked before the compiler runs."""
 
     def obtain(self, _call: Resolved, _bound: Bound) -> Obtained:
         raise AssertionError("nothing calls a kernel while it is built")
@@ -118,7 +118,7 @@ def _numba_cuda_function(record: Mapping[str, Any], code: Code) -> Callable[...,
 
 
 def _cubin_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]:
-    """Return the function of a kernel that another compiler wrote."""
+    """Return the function of a kernel in a cubin."""
     name, given = record["name"], record["facts"]
     declared = cubin.declare(name, record["signature"])
     facts = cubin.KernelFacts(tuple(given["sizes"]), given["most_threads"], given["block"] and tuple(given["block"]))
@@ -204,7 +204,7 @@ class _BuiltLibraries:
         self._registered = launcher.Memo[str]()
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        """Return the target for a call, which the first call registers."""
+        """Return the target for a call; the first call registers it."""
         cute.check_divisible(self._label, self._divisible, call.values)
         types = tuple(each.name for each in cute.array_dtypes(self._called, call.inputs, call.results))
         if types not in self._built:
@@ -231,7 +231,7 @@ def _not_built(label: str, asked: str, built: Sequence[str]) -> ArgumentError:
 
 
 Arrays = tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]
-"""Inputs, and outputs with scratch memory; only the number of axes of a shape counts."""
+"""Inputs, and outputs with scratch memory; only the number of axes matters."""
 
 
 def build_function(
@@ -254,7 +254,7 @@ def build_function(
     root : Path
         Folder of the package.
     archs : sequence of str
-        Architectures of CUDA code. PTX of the latest architecture is added if the compiler makes PTX.
+        Architectures of CUDA code. PTX for the latest is also built if the compiler supports it.
     baseline : str
         CPU of host code, see `be_runtime.store.images`.
     session : Session
@@ -285,7 +285,7 @@ def _raw(name: str, read: KernelTable, root: Path, archs: tuple[Arch, ...], sess
     given = {"source": read_source(name, read, root), "name": name, **options, "extra_include_paths": folders}
     kernel = raw.raw_kernel(given)
     layout = raw.layout_of(kernel)
-    # The compiler does not always report which headers it read, so all that it may read are recorded.
+    # The compiler does not always report the headers that it read, so all possible headers are recorded.
     headers = (path for folder in folders for path in Path(folder).rglob("*"))
     record = read.options | {
         "language": read.language,
@@ -405,7 +405,7 @@ def _numba_cuda(
 def _launched(
     name: str, record: dict[str, Any], made: Sequence[tuple[Variant, launcher.Kernel]], session: Session
 ) -> Part:
-    """Return the part of a kernel for GPUs: its variants and the launcher."""
+    """Make the part of a GPU kernel: its variants and the launcher."""
     carried = launcher.carried_launcher(launcher.launcher_image(session))
     images: launcher.Images = {**carried.images}
     kernels, variants = {}, []
@@ -460,7 +460,7 @@ def _described(
 
 
 def _variants(name: str, read: KernelTable, declared: CallSignature | None) -> list[Arrays]:
-    """Return the arrays that a kernel is built for: one set of the signature's arrays for each dtype."""
+    """Return the arrays for which a kernel is built: the signature's arrays once for each dtype."""
     assert declared is not None, "a table has a signature"
     found: dict[Arrays, None] = {}
     for dtype in read.dtypes:

@@ -1,4 +1,4 @@
-"""The kernels of a package: load the code that was built ahead of time, or else compile the sources."""
+"""Load the prebuilt kernels of a package, or compile them from the package's sources."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class PackageKernels:
     """
 
     def __init__(self, package: Package) -> None:
-        self.__own__ = _Kernels(package)  # kernels have no names with two underscores
+        self.__own__ = _Kernels(package)  # underscores avoid a clash with kernels' names
 
     @public
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +124,7 @@ class PackageKernels:
 
 
 class _Kernels:
-    """The kernels of a package, which are read and loaded on request."""
+    """The kernels of a package, read and loaded on first use."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -135,14 +135,14 @@ class _Kernels:
         self._made: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
-        """Return a module, a kernel, or a function, and load it if necessary; see `PackageKernels.__getitem__`."""
+        """Return a module, a kernel, or a function, loaded on first use; see `PackageKernels.__getitem__`."""
         with self._lock, _naming(self.package.name):
             if name not in self._made:
                 self._made[name] = self._make(name)
             return self._made[name]
 
     def unique(self) -> list[str]:
-        """Return the names with a single meaning."""
+        """Return the names of exactly one module, kernel or function."""
         with self._lock, _naming(self.package.name):
             names = self._names().items()
             return sorted(name for name, owners in names if not name.startswith("__") and len(owners) == 1)
@@ -161,7 +161,7 @@ class _Kernels:
             self._made[owners[0]] = self._make(owners[0])
         try:
             return self._made[owners[0]][name]
-        except KeyError as error:  # a function for GPUs alone
+        except KeyError as error:  # the function is only for GPUs
             raise AttributeError(error.args[0]) from None
 
     def _names(self) -> dict[str, list[str]]:
@@ -176,7 +176,7 @@ class _Kernels:
         return self._owners
 
     def _listed(self) -> tuple[Mapping[str, Iterable[str]], Iterable[str]]:
-        """List the functions of each module by its key, and the kernels, without loading one."""
+        """List the functions of each module by the module's key, and the kernels, without loading code."""
         is_declared = PROCESS.settings().jit != "never" and (self.package.files / FILE).is_file()
         for artifact in self._store.artifacts():
             with reading(artifact.where):
@@ -190,7 +190,7 @@ class _Kernels:
         return declared_signatures(self.package.name, self._root(), declared), declared.kernels
 
     def _load_parts(self, name: str) -> PlatformModule:
-        """Load a module for two platforms: C++, and CUDA if there is a GPU or code that was built ahead of time."""
+        """Load a module for two platforms: in C++, and in CUDA if there is a GPU, an architecture or prebuilt code."""
         from be_runtime.load.platforms import PlatformModule, has_archs  # it imports jax
 
         package, key = self.package, f"{name}:cuda"
@@ -206,7 +206,7 @@ class _Kernels:
         return PlatformModule(f"{package.name}.{name}", parts, declared)
 
     def _load(self, name: str) -> Any:
-        """Load a module by its key, or a kernel; use the code that was built ahead of time, or else compile it."""
+        """Load the prebuilt code of a module, by its key, or of a kernel; without such code, compile it."""
         package = self.package
         artifact = self._store.get(name)
         if artifact is not None:
@@ -215,7 +215,7 @@ class _Kernels:
         reason, jit = self._store.explain(name), PROCESS.settings().jit
         if jit == "never":
             raise LoadError(
-                f"{package.name}: the kernels of {name} can't be loaded as they were built ahead of time: {reason}",
+                f"{package.name}: no code of {name} that was built ahead of time can be used: {reason}",
                 hints=(
                     "BE_JIT=missing compiles them here, if a compiler and the sources are there",
                     f"or build them for this machine: python -m be_runtime build {package.name}",
@@ -225,7 +225,7 @@ class _Kernels:
             return self._compile(name)
         except (ToolchainError, LoadError) as error:
             if jit != "always":
-                error.hints = (f"nothing that was built ahead of time can be used: {reason}", *error.hints)
+                error.hints = (f"no code that was built ahead of time can be used: {reason}", *error.hints)
             raise
 
     def _open(self, name: str, artifact: Artifact) -> Any:
@@ -249,7 +249,7 @@ class _Kernels:
         module = PROCESS.load(request, options._replace(auto_register=False))
         try:
             manifest = parse_manifest((ModuleInfo.of(module).path.parents[1] / MANIFEST).read_bytes())
-        except (OSError, ValueError):  # of a folder of prebuilt modules
+        except (OSError, ValueError):  # the folder has prebuilt modules
             pass
         else:
             refuse_read_links_out(f"modules.{name}", root, manifest.dependencies.paths)
@@ -283,7 +283,7 @@ def _registered(module: CompiledModule, prefix: str) -> CompiledModule:
 
 @contextlib.contextmanager
 def _naming(package: str) -> Iterator[None]:
-    """Add the name of the package to errors of the block without it, such as errors of a compiler."""
+    """Add the package's name to errors of the block that lack it, such as errors of a compiler."""
     try:
         yield
     except (BeRuntimeError, ToolchainError) as error:
@@ -316,7 +316,7 @@ def find_package(name: str) -> Package:
 
 
 def locate_package(asked: str | None, here: Path) -> Package:
-    """Return the package of a name or a folder, or else the only package below a folder.
+    """Return the package with a name or in a folder; without either, the only package below `here`.
 
     Raises
     ------
@@ -348,7 +348,7 @@ def locate_package(asked: str | None, here: Path) -> Package:
 
 
 def package_in(folder: Path) -> Package:
-    """Return the package of a folder; its name begins with the names of the packages around it."""
+    """Return the package in a folder; its name begins with the names of its parent packages."""
     root = folder.absolute().resolve()
     name, above = root.name, root.parent
     while (above / "__init__.py").is_file():
@@ -393,7 +393,7 @@ def request_of(package: str, root: Path, declared: DeclaredModule) -> tuple[Buil
         units = _units(root, sources, declared)
     make = cuda_request if declared.language == "cuda" else cpp_request
     if declared.language == "cuda":
-        options.setdefault("active", "nonzero")  # BE_ACTIVE does not change what a package computes
+        options.setdefault("active", "nonzero")  # BE_ACTIVE must not change a package's results
     request = make(name, units, functions, **options)._replace(files=files)
     return request, load_options(name, allow_cuda_graph=allow_cuda_graph)
 
@@ -432,7 +432,7 @@ def functions_of(package: str, root: Path, declared: DeclaredModule) -> dict[str
 
 
 def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_folders: Iterable[Path]) -> None:
-    """Refuse links out of a package among sources, headers beside sources, and all files below folders of headers.
+    """Raise an error for links out of a package: sources, headers beside them, and files below folders of headers.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
     ArgumentError
         There is such a link. The message names it and its target.
     """
-    # An installer may make each file a link to its own copy of the package, which has the declaration, too.
+    # An installer may make each file a link to its own copy of the package, which also has the declaration.
     own = (os.path.realpath(root), str((root / FILE).resolve().parent))
     for path in (*_with_links_beside(sources), *_with_links_below(include_folders)):
         if not _is_out(path, own):
@@ -464,7 +464,7 @@ def refuse_links_out(where: str, root: Path, sources: Iterable[Path], include_fo
 
 
 def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
-    """Refuse links out of a package among the files that a compiler read; files outside of the package are allowed.
+    """Raise an error for links out of a package among the files that a compiler read; other outside files are allowed.
 
     Raises
     ------
@@ -476,7 +476,7 @@ def refuse_read_links_out(where: str, root: Path, read: Iterable[str]) -> None:
 
 
 def _is_out(path: Path, own: tuple[str, ...]) -> bool:
-    """Return whether the target of a path is outside some folders."""
+    """Return whether the target of a path is outside the given folders."""
     target = f"{os.path.realpath(path)}/"
     return not target.startswith(tuple(f"{folder}/" for folder in own))
 

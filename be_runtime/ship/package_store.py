@@ -1,4 +1,4 @@
-"""A package with kernels, and its artifacts that were built ahead of time, as a store."""
+"""A package with kernels, and the store of its prebuilt artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNELS = "_kernels"
 """Folder of a package that holds its artifact."""
 
 MISSING = ""
-"""The hash of a missing file."""
+"""Hash of a file that did not exist."""
 
 
 class Package(NamedTuple):
@@ -70,7 +70,7 @@ class Package(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The share of one module or kernel in an artifact.
+    """The part of an artifact for one module or kernel.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def changed_source(root: Path | None, sources: Mapping[str, str]) -> str:
 class PackageStore:
     """The artifacts of a package that were built ahead of time: in the package, and below ``BE_PREBUILT_DIR``.
 
-    Its `get` and `describe` are as of `be_runtime.store.sharing.Store`, with the names of modules and kernels as keys;
+    Its `get` and `describe` work as in `be_runtime.store.sharing.Store`, with names of modules and kernels as keys;
     `be_runtime.ship.build` writes the artifacts.
 
     Parameters
@@ -140,13 +140,13 @@ class PackageStore:
         self._archs: tuple[Arch, ...] | None = None
 
     def describe(self) -> str:
-        """Return the indexes of the artifacts, for messages."""
+        """Return the paths of the artifacts' indexes, for messages."""
         prebuilt = PROCESS.settings().prebuilt_dir
         folders = [self.package.files / KERNELS, *([prebuilt / self.package.name] if prebuilt else ())]
         return " or ".join(str(folder / INDEX) for folder in folders)
 
     def artifacts(self) -> tuple[Artifact, ...]:
-        """Return the artifacts in the order in which they are searched; none if ``BE_JIT`` is always."""
+        """Return the artifacts in search order; none with ``BE_JIT=always``."""
         package, settings = self.package, PROCESS.settings()
         if settings.jit == "always":
             return ()
@@ -189,7 +189,7 @@ class PackageStore:
             return next(filter(None, (lacking(each, self.devices()) for each in kernels)), "")
 
     def devices(self) -> tuple[Arch, ...]:
-        """Return the architectures of the GPUs here; ask the driver only once."""
+        """Return the architectures of this machine's GPUs, which are determined once."""
         if self._archs is None:
             self._archs = device_archs(LocalSystem())
         return self._archs

@@ -192,7 +192,7 @@ def export(
 
 
 class _Cargo:
-    """The code of a program, which `rename` collects.
+    """The code of an exported program; `rename` collects it.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ def finalize(distribution: Distribution) -> None:
     try:
         data = Path("pyproject.toml").read_bytes()
         asks = b"be-runtime" in data and "be-runtime" in tomllib.loads(data.decode()).get("tool", {})
-    except (OSError, ValueError, RecursionError):  # setuptools reports the fault of the file
+    except (OSError, ValueError, RecursionError):  # setuptools reports the error in the file
         return
     if asks:
         try:

@@ -36,7 +36,7 @@ class BuildKernels(Command):  # type: ignore[misc]
     user_options: ClassVar[list[tuple[str, str | None, str | None]]] = []
 
     def initialize_options(self) -> None:
-        """Set the attributes that setuptools sets later."""
+        """Declare the attributes that setuptools sets later."""
         self.editable_mode = False
         self.build_lib = ""
 

@@ -26,7 +26,7 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
     ArgumentError
         There is no artifact.
     LoadError
-        An artifact is damaged, or has a format that this release does not support.
+        An artifact is damaged, or of a format that this release does not read.
     """
     try:
         if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where a path is too long
@@ -54,7 +54,7 @@ def _artifacts(path: Path, file: BinaryIO) -> Iterator[Artifact]:
     try:
         archive = open_archive(file)
         names = archive.namelist()
-    except Exception:  # noqa: BLE001 - zipfile meets damage with errors of many kinds
+    except Exception:  # noqa: BLE001 - zipfile raises many kinds of errors for damaged files
         file.seek(0)
         yield unpack(file.read(), str(path))
         return
@@ -84,7 +84,7 @@ def _describe(artifact: Artifact) -> dict[str, Any]:
 
 
 def render_description(described: dict[str, Any]) -> str:
-    """Return a description as text."""
+    """Format a description as text."""
     with reading(described["where"]):
         return "\n".join(_lines(described))
 

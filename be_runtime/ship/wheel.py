@@ -125,7 +125,7 @@ def platform_tag(
         Needs of each image, by the name of its module or kernel.
     machine : str
     policies : sequence of Policy
-        Policies, in the order of their number of systems, the largest first.
+        Policies, sorted by their number of systems, largest first.
     exclude : sequence of str
         Patterns of libraries that another distribution installs on each system.
 
@@ -191,7 +191,7 @@ def _matches(library: str, patterns: Iterable[str]) -> bool:
 
 
 def parse_policies(document: Sequence[Mapping[str, Any]], machine: str) -> tuple[Policy, ...]:
-    """Return auditwheel's policies for a machine, in the order of their number of systems. Pure."""
+    """Parse auditwheel's policies for a machine, and sort them by their number of systems, largest first. Pure."""
     rows = sorted(document, key=lambda row: -row["priority"])
     return tuple(
         Policy(
@@ -231,9 +231,9 @@ class WheelOptions(NamedTuple):
     packages : tuple of str
         Names or folders of packages; empty for the only package below the project's folder.
     archs : tuple of str or None
-        Architectures of CUDA code instead of the architectures in ``kernels.toml``.
+        Architectures of CUDA code; None for the architectures in ``kernels.toml``.
     exclude : tuple of str
-        Patterns of shared libraries that are on each system on which the wheel is used.
+        Patterns of shared libraries that each user of the wheel has.
     """
 
     packages: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class WheelOptions(NamedTuple):
 
 
 def parse_options(table: Mapping[str, Any], where: str) -> WheelOptions:
-    """Read a table of options. Pure.
+    """Parse a table of options. Pure.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def project_table(root: Path) -> Mapping[str, Any]:
 
 
 def wheel_packages(options: WheelOptions, root: Path) -> tuple[Package, ...]:
-    """Return the packages whose kernels a wheel has.
+    """Return the packages whose kernels go into a wheel.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Tuning: configurations of a kernel are compiled and timed once, and the fastest is kept for a GPU and a size."""
+"""Tuning, which compiles and times the configurations of a kernel once, and stores the fastest for a GPU and a size."""

@@ -1,4 +1,4 @@
-"""Stored choices of configurations: in the cache for one machine, and in a package's file for its author's GPUs."""
+"""Stored choices of configurations, in the cache for one machine, and in a package's file for its author's GPUs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bucket_of(arrays: Shapes) -> str:
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
-    """Return the bucket of equal dtypes and ranks with the nearest sizes, by ratio; None without one.
+    """Return the bucket of equal dtypes and ranks with the nearest sizes, by ratio; None if there is none.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
     Raises
     ------
     ArgumentError
-        The text is something else.
+        The text is not such JSON.
 
     Examples
     --------
@@ -209,13 +209,13 @@ def _with_checked_types(row: Winner) -> Winner:
 
 
 def merged(older: Iterable[Winner], newer: Iterable[Winner]) -> tuple[Winner, ...]:
-    """Return both lists of rows; a newer row replaces the older one of its name, bucket and device."""
+    """Return both lists of rows, in which a newer row replaces the older one of its name, bucket and device."""
     rows = {(row.name, row.bucket, row.device): row for row in (*older, *newer)}
     return tuple(rows.values())
 
 
 def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Winner | None:
-    """Return the row for a bucket: of this device, else of its architecture, else of the nearest bucket."""
+    """Return the row for a bucket, of this device, otherwise of its architecture, otherwise of the nearest bucket."""
     groups = [
         {row.bucket: row for row in rows if (row.device, row.driver) == (device.name, device.driver)},
         {row.bucket: row for row in rows if row.device == device.name},

@@ -77,5 +77,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, whether they are imported already or not."""
+    """Return the public names, whether they are imported or not."""
     return list(__all__)

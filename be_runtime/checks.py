@@ -1,4 +1,4 @@
-"""Checked mode: its checks and findings, and the variables that turn it on for a thread or for the process."""
+"""Checked mode, with its checks and findings, and the variables that turn it on for a thread or for the process."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     modules = sorted(Cache(get_cache_dir()).entries(), key=lambda entry: entry.created_ns, reverse=True)
     found = []
     for entry in modules:
-        with contextlib.suppress(OSError):  # modules of text have no such file, and processes may remove entries
+        with contextlib.suppress(OSError):  # inline sources have no such file, and processes may remove entries
             found.append(Path(entry.path, FILE).read_text(encoding="utf-8", errors="replace"))
     text = merge_commands(found)
     try:

@@ -1,4 +1,4 @@
-"""The table of element types: their names in an arg_spec, in numpy and in C++, and how XLA carries attributes of them.
+"""The table of element types, with their names in an arg_spec, in numpy and in C++, and their attributes in XLA.
 
 ``BE_INTERNAL_ELEMENT_TYPES`` in ``brainevent/dtype.h`` has the same rows; a test compares the tables.
 """
@@ -45,12 +45,12 @@ class DType(NamedTuple):
 
     @property
     def is_for_arrays_only(self) -> bool:
-        """True for a type of at most 8 bits that numpy lacks: XLA has no attributes of it, and C++ no numbers."""
+        """True for a type of at most 8 bits that numpy lacks, of which XLA has no attributes and C++ no numbers."""
         return self.module != "np" and self.bits <= 8
 
     @property
     def is_narrow(self) -> bool:
-        """True for a float of at most 16 bits: C++ and XLA's attributes lack it, so a call passes its raw bits."""
+        """True for a float of at most 16 bits, which C++ and XLA's attributes lack, so a call passes its raw bits."""
         return self.kind == "float" and self.bits < 32
 
     @property
@@ -62,7 +62,7 @@ class DType(NamedTuple):
 
     @property
     def array_type(self) -> DType:
-        """The type in which XLA carries an element of an array attribute: it has no arrays of bools."""
+        """The type in which XLA carries an element of an array attribute, since it has no arrays of bools."""
         return BY_NAME["uint8"] if self.kind == "bool" else self.attr_type
 
     @property

@@ -1,4 +1,4 @@
-"""The errors and warnings of be_runtime: state in fields, a stable code each, text only when rendered."""
+"""The errors and warnings of be_runtime, each with a stable code, and with fields from which its text is rendered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from be_toolchain import errors, terminal
 from be_toolchain.named import NamedTuple
 
 _INNER = ("be_runtime", "contextlib", "functools", "jax", "jaxlib")
-"""Packages whose frames are not a user's."""
+"""Packages whose frames do not belong to a user."""
 
 _SHORT_LINES, _WIDEST = 16, 240
 """Limits for the lines of output that an error's text shows in full, and for the characters of a line."""
@@ -20,23 +20,23 @@ _SHORT_LINES, _WIDEST = 16, 240
 _SURROUNDS_AN_ERROR = (
     r"\s*$|In file included from |\S.*: (?:In|At) |\d+ errors? (?:generated|detected)|compilation terminated"
 )
-"""Lines of g++, clang and nvcc around an error that have no more than the error."""
+"""Lines of g++, clang and nvcc around an error that repeat the error."""
 
 _QUOTED = 160
 """Number of characters at each end of a shortened message."""
 
 
 class SourceSpan(NamedTuple):
-    """A place in a source text, for a message that points at it.
+    """A place in a source text, which a message shows.
 
     Parameters
     ----------
     file : str
-        The name shown to the user: a path, or the module's name for an inline source.
+        Name for the user, a path, or the module's name for an inline source.
     line, column : int
         One-based position of the first character.
     length : int
-        Characters to underline, at least one.
+        Number of characters to underline, at least one.
     text : str
         The whole source line, without its line ending.
     """
@@ -48,7 +48,7 @@ class SourceSpan(NamedTuple):
     text: str
 
     def render(self) -> str:
-        """Return the location, the source line and a caret under the span; a long line is cut around the span."""
+        """Return the location, the source line, which is cut if it is long, and carets under the span."""
         first = max(0, self.column - 1 - _WIDEST // 4) if len(self.text) > _WIDEST else 0
         shown = self.text[first : first + _WIDEST]
         before, after = self.text[first : self.column - 1], shown[self.column - 1 - first :]
@@ -213,7 +213,7 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
         return "\n".join(parts)
 
     def _shown_output(self) -> str:
-        """Return the whole output if it is short and names no internal symbol; else the other errors."""
+        """Return the whole output if it is short and names no internal symbol, otherwise the further errors."""
         lines = self.output.rstrip().splitlines()
         if len(lines) <= _SHORT_LINES and max(map(len, lines)) <= _WIDEST and "BE::detail" not in self.output:
             return "\n".join(("full output:", *lines))
@@ -286,7 +286,7 @@ class FindingError(BeRuntimeError, RuntimeError):
         self.findings = findings
 
 
-# brainevent's names of these errors: a program that catches them also runs with `import be_runtime as brainevent`.
+# brainevent's names of these errors, so that programs that catch them run with `import be_runtime as brainevent`.
 BrainEventError = errors.KernelError
 CUDANotInstalledError = NvccNotFoundError = errors.CudaNotFoundError
 GpuArchDetectionError = UnsupportedArchError = errors.ArchError
@@ -327,7 +327,7 @@ class StreamWarning(UserWarning):
 
 
 def shown_path(path: str) -> str:
-    """Return a path for messages: relative to the working folder, if the folder exists and contains the path."""
+    """Return a path for messages, relative to the working folder if the folder exists and contains the path."""
     try:
         return path.removeprefix(f"{Path.cwd()}/")
     except OSError:
@@ -335,7 +335,7 @@ def shown_path(path: str) -> str:
 
 
 def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line that led to this call; Python shows each text once."""
+    """Warn at the user's line that led to this call. Python shows each text once."""
     frame, level = sys._getframe(), 1  # noqa: SLF001  # inspect takes 10 ms to import
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         frame, level = frame.f_back, level + 1
@@ -358,7 +358,7 @@ def refuse_unknown(options: Iterable[str], known: type, function: str) -> None:
 
 
 def call_named(what: object, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """Call an author's function; if it does not take the arguments, the error names it by `what`.
+    """Call an author's function, and name it by `what` in the error if it does not take the arguments.
 
     Examples
     --------

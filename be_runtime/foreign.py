@@ -1,4 +1,4 @@
-"""Functions of a module for arrays of PyTorch and NumPy, without JAX: results, attributes, and the call in C.
+"""Functions of a module for arrays of PyTorch and NumPy, without JAX, with their results, attributes and calls in C.
 
 `be_runtime.torch` and `be_runtime.numpy` describe their arrays by an `Arrays`.
 """
@@ -35,12 +35,12 @@ _OTHER_CODES = {
     "float8_e5m2fnuz": 13,
     "float8_e8m0fnu": 14,
 }
-"""DLPack's numbers of kinds, and of types with a number of their own."""
+"""DLPack's numbers of kinds, and of types that have their own number."""
 _KINDS: dict[str, type[Exception]] = {"TypeError": TypeError, "ValueError": ValueError, "MemoryError": MemoryError}
 
 
 class ArrayParts(NamedTuple):
-    """Address and layout of an array; `device` are DLPack's two numbers, strides count elements."""
+    """Address and layout of an array. `device` has DLPack's two numbers. Strides count elements."""
 
     address: int
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class ArrayParts(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An array that a call makes: its dtype is the framework's; `like` is an input of the same shape and dtype."""
+    """An array that a call makes, with the framework's dtype. `like` is an input of the same shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -61,7 +61,7 @@ class Arrays(Protocol):
     """The arrays of a framework."""
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return all that calls with these inputs depend on, for a dictionary; of any other object, its type."""
+        """Return the properties of inputs on which a call depends, as a key; for other objects, the type."""
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
         """Return shape, name of the dtype and device of an array; raise `ArgumentError` for any other object."""
@@ -85,7 +85,7 @@ class _Shaped(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that calls with equal shapes, dtypes and attributes share.
+    """The data that calls with equal shapes, dtypes and attributes share.
 
     Parameters
     ----------
@@ -94,15 +94,15 @@ class Plan(NamedTuple):
     copies : tuple of (int, int)
         Numbers of results, and of the inputs that they are copies of.
     absent : tuple of None
-        Inputs at the end that the call leaves out.
+        Inputs at the end that the call omits.
     values : tuple
-        Attributes, as the function in C takes them.
+        Attributes in the form for the function in C.
     device
         Device of the first array.
     route : str
-        Empty for a plain call; else the framework's name of another way.
+        Empty for a plain call, otherwise the framework's name for the kind of call.
     kept : dict
-        What the framework makes of the plan, and keeps.
+        Objects that the framework makes for the plan.
     """
 
     rows: tuple[Row | None, ...]
@@ -175,7 +175,7 @@ class ForeignFunction:
         self._plans: dict[Any, Plan] = {}
 
     def _places(self, params: Sequence[Param], scratch: int) -> Iterator[int]:
-        """Return for each argument in C its place among inputs, results, scratch memory and attributes."""
+        """Return the position of each argument in C among inputs, results, scratch memory and attributes."""
         first_ret, first_attr = len(self._args), len(self._args) + len(self._rets) + scratch
         inputs = (index for index in range(first_ret) if index not in self._in_place)
         rets, memory = iter(range(first_ret, first_attr)), iter(range(first_attr - scratch, first_attr))
@@ -217,7 +217,7 @@ class ForeignFunction:
         return made[: len(self._rets)]
 
     def call(self, arguments: Sequence[Any], device: Any) -> None:
-        """Call the function in C with the arguments of the C++ function, results among them."""
+        """Call the function in C with the arguments of the C++ function, including the results."""
         del device
         kept: list[Any] = []
         anys = (_Any * len(arguments))(*(self._any(each, kept) for each in arguments))
@@ -267,7 +267,7 @@ class ForeignFunction:
         return [*found, *reversed(rest)], left
 
     def plan(self, given: Sequence[Any], attributes: Mapping[str, Any]) -> Plan:
-        """Return the plan of a call, made now or for an earlier call."""
+        """Return the plan of a call, which may come from an earlier call."""
         try:
             key = self.arrays.key(given)
             if attributes:
@@ -325,7 +325,7 @@ class ForeignFunction:
                 self.arrays.describe(value, f"{self.signature.label}: argument {number}")
 
     def route(self, given: Sequence[Any]) -> str:
-        """Return how calls with these inputs are made: empty for a plain call."""
+        """Return the kind of calls with these inputs; empty for a plain call."""
         del given
         return ""
 
@@ -339,7 +339,7 @@ class ForeignFunction:
         return _Shaped((), known_dtype(param).name)
 
     def value(self, param: Param, converted: Any) -> Any:
-        """Return an attribute as the function in C takes it; None if the call leaves it out."""
+        """Return an attribute in the form for the function in C; None if the call omits it."""
         if converted is None:
             return None
         if isinstance(converted, str):
@@ -363,13 +363,13 @@ class ForeignFunction:
 
 
 class _KeptParts(ArrayParts):
-    """Parts of an array of numbers that live as long as they."""
+    """Parts of an array of numbers, which keep the array alive."""
 
     owner: Any
 
 
 def _exact(value: Any) -> Any:
-    """Return a value that equals the value of another attribute only if both are the same: 0.0 equals -0.0.
+    """Return a value that equals another attribute's value only if both are the same, although 0.0 equals -0.0.
 
     Raises
     ------
@@ -391,11 +391,11 @@ class Functions(Protocol):
     """A loaded module."""
 
     def __getitem__(self, name: str) -> KernelFunction[..., Any]:
-        """Return a function; raise KeyError if there is none of the name."""
+        """Return a function; raise KeyError if none has this name."""
 
 
 class ForeignFunctions:
-    """The functions of a module as attributes, for arrays of one framework; also by ``functions[name]``."""
+    """The functions of a module as attributes and items, for arrays of one framework."""
 
     def __init__(self, module: Functions, make: Callable[[KernelFunction[..., Any]], Any]) -> None:
         if not hasattr(type(module), "__getattr__"):  # modules and packages have it

@@ -1,4 +1,4 @@
-"""Tracebacks at the public edge: remove the frames of the packages and of JAX, as JAX removes its own."""
+"""Tracebacks of public functions, without the frames of the packages and of JAX, as JAX removes its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTE = "be_runtime has removed its frames from the traceback; JAX_TRACEBACK_FIL
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a public function: tracebacks of its errors end at the user's line, see `hide_frames`."""
+    """Decorate a public function, so that tracebacks of its errors end at the user's line, see `hide_frames`."""
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -39,8 +39,8 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 def hide_frames(error: BaseException) -> None:
     """Remove the frames of the packages and of JAX from an error, and from its causes that these frames caught.
 
-    Other frames stay, such as an author's function that the package called. A ``raise`` afterwards adds no frame of its
-    own function. If JAX's option ``jax_traceback_filtering`` is "off", all frames stay.
+    Other frames remain, such as an author's function that the package called. A ``raise`` afterwards adds no frame of
+    its own function. If JAX's option ``jax_traceback_filtering`` is "off", all frames remain.
     """
     if filtering() == "off":
         return
@@ -58,7 +58,7 @@ def hide_frames(error: BaseException) -> None:
     while each is not None:
         each.__traceback__ = _shown(each.__traceback__, hidden)
         before = each.__cause__ or each.__context__
-        if before is None or not _began_in(before, hidden):  # the user was handling it
+        if before is None or not _began_in(before, hidden):  # the user's code was handling it
             return
         if each.__cause__ is None and _shown(before.__traceback__, hidden) is None:
             each.__suppress_context__ = True

@@ -1,4 +1,4 @@
-"""Compiled code: the sections and symbols of ELF files, the answers of cuobjdump, and kernels' names in C++."""
+"""Compiled code, with the sections and symbols of ELF files, the output of cuobjdump, and kernels' names in C++."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Symbol(NamedTuple):
 
 
 def section_sizes(data: bytes) -> list[tuple[str, int]]:
-    """List the names and sizes of an ELF file's sections; none if the file isn't one of 64 bits.
+    """List the names and sizes of an ELF file's sections; none if the file is not an ELF file of 64 bits.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def symbols(data: bytes) -> Iterator[Symbol]:
 
 
 def function_sizes(data: bytes) -> dict[str, int]:
-    """Return the bytes of each function of an ELF file; functions that share a name are added up."""
+    """Return the bytes of each function of an ELF file, or the sum for functions that share a name."""
     found: dict[str, int] = {}
     for symbol in symbols(data):
         if symbol.is_function and symbol.size:
@@ -73,7 +73,7 @@ def function_sizes(data: bytes) -> dict[str, int]:
 
 
 def _sections(data: bytes) -> list[tuple[int, ...]]:
-    """Return the table of sections; empty if the data isn't a little-endian ELF file of 64 bits."""
+    """Return the table of sections; empty if the data is not a little-endian ELF file of 64 bits."""
     if not data.startswith(_ELF_64_LITTLE) or len(data) < 64:
         return []
     (table,) = struct.unpack_from("<Q", data, 40)
@@ -100,7 +100,7 @@ def ask(system: System, *argv: str | Path) -> str:
 
 
 def readable(symbol: str) -> str:
-    """Return a kernel's name as C++ spells it, without its parameters.
+    """Return a kernel's name in C++, without its parameters.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The extension of IPython: cells of C++ and CUDA, and errors as HTML."""
+"""The extension of IPython, with cells of C++ and CUDA, and errors as HTML."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CellOptions(NamedTuple):
     Parameters
     ----------
     name : str
-        Name of the module, and of the variable that it is bound to.
+        Name of the module and of its variable.
     functions : list of str or None
     flags : list of str
         Flags of the compiler.
@@ -100,7 +100,7 @@ _PRE = '<pre style="margin: 0.3em 0; padding: 0; overflow-x: auto; white-space: 
 
 
 def error_html(error: BeRuntimeError | ToolchainError) -> str:
-    """Return an error as HTML; all its texts are escaped.
+    """Return an error as HTML, with all its texts escaped.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def error_html(error: BeRuntimeError | ToolchainError) -> str:
 
 
 def _line(line: str) -> str:
-    """Return a line of a source as HTML; carets are red."""
+    """Return a line of a source as HTML, with red carets."""
     caret = _CARET.fullmatch(line)
     return _text(line) if caret is None else f'{caret[1]}<b style="color: {_RED}">{caret[2]}</b>'
 
@@ -211,7 +211,7 @@ def _cell_magic(shell: Any, magic: str) -> Callable[[str, str], None]:
             lines = [f"{type(error).__name__}: {error.message}"]
             failure: Any = error
             if filtering() != "off":
-                failure._render_traceback_ = lambda: lines  # IPython's protocol; no frame is the user's
+                failure._render_traceback_ = lambda: lines  # IPython's protocol; no frame belongs to the user
             raise
         shell.user_ns[options.name] = module
         functions = ", ".join(ModuleInfo.of(module).function_names)

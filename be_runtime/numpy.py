@@ -18,7 +18,7 @@ class NumpyArrays:
     """NumPy's arrays."""
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return all that calls with these inputs depend on, for a dictionary."""
+        """Return the properties of inputs on which a call depends, as a key of a dictionary."""
         return tuple([(each.shape, each.dtype) if hasattr(each, "strides") else each.__class__ for each in given])
 
     def describe(self, array: Any, what: str) -> tuple[tuple[int, ...], str, Any]:
@@ -47,7 +47,7 @@ class NumpyArrays:
         return array.copy(order="C")
 
     def parts(self, array: Any) -> ArrayParts:
-        """Return address, shape and strides; a stride of no whole elements becomes 0."""
+        """Return address, shape and strides. A stride that is no whole number of elements becomes 0."""
         if array.ndim == 0:
             array = array.reshape(())
         size = array.itemsize

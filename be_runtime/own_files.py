@@ -1,4 +1,4 @@
-"""The package's own files: their folders, their names in cache keys, and the ABI number of compiled modules."""
+"""The package's own files, with their folders, their names in cache keys, and the ABI number of compiled modules."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ ABI = 1
 
 Raise it if the changed code can't call modules that were compiled before: a change of the symbols of handlers, the
 fields of a module's functions, the launcher's functions, its attributes or their order, or the version of XLA's FFI
-that handlers claim. A new field or symbol that older modules do without is no reason.
+that handlers claim. A new field or symbol that older modules do not need is no reason.
 """
 
 OLDEST = 1
 """The lowest ABI number whose modules this release still loads."""
 
 FFI_CLAIM = "0.1"
-"""The version of XLA's FFI that our handlers claim, the lowest with all that they use: ``native/ffi_versions.h``."""
+"""The version of XLA's FFI that the handlers claim, the lowest with all their calls, see ``native/ffi_versions.h``."""
 
 
 def check_abi(number: int, what: str) -> None:
-    """Check that this release can load a compiled thing.
+    """Check that this release can load compiled code.
 
     Parameters
     ----------
     number : int
-        The ABI number of the thing.
+        ABI number of the code.
     what : str
-        Name of the thing, for the message.
+        Name of the code, for the message.
 
     Raises
     ------
     LoadError
-        The ABI is later than ours, or no longer supported.
+        The ABI is later than this release's, or no longer supported.
 
     Examples
     --------
@@ -60,7 +60,7 @@ INCLUDE_DIR = Path(__file__).parent / "include"
 """Folder of headers, on the search path of every kernel."""
 
 TORCH_DIR = INCLUDE_DIR / "brainevent" / "torch"
-"""Folder that is searched last for a source that names torch, ATen or c10: its headers have the names of PyTorch's."""
+"""Folder that is searched last for a source that names torch, ATen or c10, with headers named like PyTorch's."""
 
 NATIVE_DIR = Path(__file__).parent / "native"
 """Folder of the handler, the launcher, and helpers for compilers."""
@@ -69,7 +69,7 @@ CMAKE_DIR = Path(__file__).parent / "cmake"
 """Folder of the package for CMake."""
 
 HERE = "here"
-"""Label of a key's field that binds the key to one environment: the author's texts name a folder of it."""
+"""Label of a key's field that binds the key to one environment, since the author's texts name a folder of it."""
 
 
 def jax_headers() -> Path | None:
@@ -81,13 +81,13 @@ def jax_headers() -> Path | None:
 
 @functools.cache
 def homes() -> tuple[tuple[str, str], ...]:
-    """Return our own folder and the folder of JAX's headers, each with the name that replaces it in cache keys."""
+    """Return the package's folder and the folder of JAX's headers, each with the name that replaces it in keys."""
     named = ((INCLUDE_DIR.parent, "<be_runtime>"), (jax_headers(), "<jaxlib>"))
     return tuple((str(folder), name) for folder, name in named if folder is not None)
 
 
 def by_name(text: str) -> str:
-    """Replace the folder of a path in `homes`, also after ``-I``, by the folder's name; other text stays.
+    """Replace the folder of a path in `homes`, also after ``-I``, by the folder's name; keep other text.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _real_homes() -> tuple[tuple[str, str], ...]:
 
 
 def by_path(text: str) -> str:
-    """Return the path in this environment of a text that `by_name` wrote."""
+    """Return the path in this environment for a text from `by_name`."""
     for folder, name in homes():
         if text.startswith(f"{name}/") or text == name:
             return folder + text[len(name) :]

@@ -1,4 +1,4 @@
-"""Reports of modules and kernels: resources, occupancy, spills, sizes, and the seconds of a build's phases."""
+"""Reports of modules and kernels, with resources, occupancy, spills, sizes, and the seconds of a build's phases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = (64, 128, 256, 512, 1024)
 """The block sizes of a report unless the caller names others."""
 
 _LOW = 0.25
-"""Occupancy below this fraction brings a warning."""
+"""Occupancy below this fraction gives a warning."""
 
 _CODE = ".text."
 _HANDLER = "be_ffi_"
@@ -36,7 +36,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _FUNCTION = re.compile(r"Function (\S+):")
 _RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 _DRIVERS = 1024
-"""Shared memory of the driver that cuobjdump adds from 9.0 on if the kernel has shared memory of its own."""
+"""Shared memory of the driver, which cuobjdump adds from 9.0 on if the kernel has its own shared memory."""
 
 _WARP, _PARTITIONS = 32, 4
 _REGISTERS, _REGISTER_UNIT, _MOST_REGISTERS = 65536, 256, 255
@@ -193,7 +193,7 @@ def occupancy(arch: Arch, *, registers: int, shared: int, block: int) -> Occupan
 
 
 def _by_registers(registers: int, warps: int) -> int:
-    """Count the blocks that fit: each partition of a multiprocessor gives warps registers in units."""
+    """Count the blocks that fit by registers, which each partition of a multiprocessor gives to warps in units."""
     per_warp = _round_up(registers * _WARP, _REGISTER_UNIT)
     if registers > _MOST_REGISTERS or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS:
         return 0
@@ -201,7 +201,7 @@ def _by_registers(registers: int, warps: int) -> int:
 
 
 def _by_shared(arch: Arch, available: int, shared: int) -> int:
-    """Count the blocks that fit: since 8.0, the driver takes a part of each block's shared memory."""
+    """Count the blocks that fit by shared memory, of which the driver uses a part for each block since 8.0."""
     unit, reserved = (128, _KIB) if arch.major >= 8 else (256, 0)
     return available // max(_round_up(shared + reserved, unit), 1)
 
@@ -266,7 +266,7 @@ class KernelReport(NamedTuple):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the causes of slowness in the code, each with a remedy."""
+        """Return the properties that make the code slow, each with a remedy."""
         found = []
         if self.spill_stores or self.spill_loads:
             found.append(
@@ -417,7 +417,7 @@ Usages = dict[tuple[str, Arch], Usage]
 def report_build(
     name: str, measured: Measured, system: System, blocks: Sequence[int], sources: Collection[str] = ()
 ) -> ModuleReport:
-    """Report a module that was built for this, with the host compiler's lines about loops of the named sources."""
+    """Report a module that was built for the report, with the host compiler's lines about loops of some sources."""
     outputs = [step.output for step in measured.steps]
     report = _report(name, measured.library, measured.cubins, parse_ptxas("\n".join(outputs)), system)
     return _with_occupancy(report, blocks)._replace(
@@ -476,7 +476,7 @@ def _report(
 
 
 def _report_entries(module: str, library: bytes) -> tuple[EntryReport, ...]:
-    """Add up the symbols of each entry point: its function, its handler, and parts that the compiler split off."""
+    """Add the sizes of each entry point's function, of its handler, and of parts that the compiler split off."""
     sizes = function_sizes(library)
     found = []
     for symbol in (each.removeprefix(_HANDLER) for each in sizes if each.startswith(_HANDLER)):
@@ -500,7 +500,7 @@ def find_loops(outputs: Iterable[str], sources: Collection[str]) -> tuple[str, .
 
 
 def _extract(library: Path, folder: Path, cuobjdump: Path | None, system: System) -> list[tuple[Arch, Path]]:
-    """Take the device code out of a library; cuobjdump writes the files to its working folder."""
+    """Extract the device code of a library; cuobjdump writes the files to its working folder."""
     if cuobjdump is None:
         return []
     edge = Edge((str(cuobjdump), "-xelf", "all", str(library)), (), ("extracted",), "extracting device code", "embed")
@@ -531,7 +531,7 @@ def _report_kernels(
 
 
 def _phases(steps: Iterable[MeasuredStep]) -> tuple[Phase, ...]:
-    """Add up the seconds of commands of one kind, in the order in which the kinds first ended."""
+    """Add the seconds of commands of each kind, in the order in which the kinds first ended."""
     found: dict[str, list[float]] = {}
     for step in steps:
         found.setdefault(step.tool, []).append(step.seconds)

@@ -45,7 +45,7 @@ class Settings(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """True if other processes or machines get the modules that are compiled here."""
+        """True if other processes or machines get the modules that this process compiles."""
         return self.cluster or self.remote_cache_write
 
     @classmethod
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
         Raises
         ------
         ArgumentError
-            A value is malformed: the message names the variable, the value and the accepted values.
+            A value is malformed. The message names the variable, the value and the accepted values.
         """
         try:
             values = {name: read_setting(row, environ) for name, row in RUNTIME.items()}

@@ -1,4 +1,4 @@
-"""Stubs: the text of ``.pyi`` files for entry points and for an author's Python module. Pure."""
+"""The text of stubs, which are ``.pyi`` files for entry points and for an author's Python module. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from be_runtime.signature.model import Param
 from be_toolchain.terminal import printable
 
 MARK = "# Written by `python -m be_runtime stubs`, which replaces it."
-"""First line of every stub; a file without it is not a stub of ours."""
+"""First line of every stub. A file without it was not written by this package."""
 
 _IMPORTS = ("be_runtime", "collections.abc", "jax", "jax.typing", "numpy.typing", "typing")
 _DECORATOR = """\
@@ -26,7 +26,7 @@ def _kernel(function: collections.abc.Callable[_P, _R], /) -> be_runtime.KernelF
 _USED = frozenset(
     {"_kernel", "be_runtime", "collections", "complex", "jax", "numpy", "staticmethod", "str", "tuple", "typing"}
 )
-"""Names in the text of a class; no function of the class may have one of them."""
+"""Names in the text of a class, which no function of the class may have."""
 
 _WIDTH = 120
 
@@ -87,7 +87,7 @@ def render_class(name: str, module: StubModule) -> str:
     name : str
         Name of the class.
     module : StubModule
-        A function whose name is no identifier, or is used otherwise in the class, is only an item.
+        A function whose name is not an identifier, or has another use in the class, is only an item.
     """
     taken = {*_USED, *module.kept}
     shown = [each for each in module.functions if _is_name(each.name) and each.name not in taken]
@@ -98,7 +98,7 @@ def render_class(name: str, module: StubModule) -> str:
 
 
 def render_package(name: str, modules: Mapping[str, StubModule], kernels: Iterable[str]) -> str:
-    """Return the text of the classes for a package's kernels: one for each module, and one with all modules.
+    """Return the text of the classes for a package's kernels, one for each module, and one with all modules.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _render(function: StubFunction, *, prefix: str, indent: str, hides: bool = F
     doc = _docstring(describe(function.signature), indent + "    ")
     text = f"{head} -> {result_type(function.signature)}:\n"
     if hides:
-        text = text.replace("\n", "  # type: ignore\n", 1)  # it overrides an attribute of every module
+        text = text.replace("\n", "  # type: ignore\n", 1)  # the name overrides an attribute of every module
     return "".join(structs), f"{''.join(decorators)}{text}{doc}"
 
 
@@ -175,7 +175,7 @@ def render_stub(parts: Iterable[str], *, python: str = "") -> str:
     parts : iterable of str
         Classes and functions.
     python : str
-        Stub of the other names of a Python module; it comes first: it may begin with a docstring.
+        Stub of the other names of a Python module, which comes first, since it may begin with a docstring.
     """
     body = "\n".join([_DECORATOR, *parts])
     imports = "".join(f"import {name}\n" for name in _IMPORTS if f"{name}." in python + body)
@@ -197,9 +197,9 @@ def python_stub(source: str, kernels: Collection[str], names: Collection[str]) -
     source : str
         Python code.
     kernels : collection of str
-        Names of kernels and modules of kernels, which the stub leaves out.
+        Names of kernels and modules of kernels, which the stub omits.
     names : collection of str
-        Public names of the imported module; a name that no statement of the stub binds gets the type Any.
+        Public names of the imported module. A name that no statement of the stub binds gets the type Any.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def _kept(statements: Sequence[ast.stmt], kernels: frozenset[str], *, in_class: 
 
 
 def _assigned(node: ast.Assign | ast.AnnAssign, kernels: frozenset[str]) -> list[ast.stmt]:
-    """Return the statements for an assignment: the type of a constant, nothing for a kernel, else the assignment."""
+    """Return the statements for an assignment: the type of a constant, none for a kernel, otherwise the assignment."""
     names = list(_bound(node))
     kind = _constant_type(node.value) if isinstance(node, ast.Assign) else ""
     if not kernels.isdisjoint(names):
@@ -321,7 +321,7 @@ def _declared(name: str, kind: ast.expr | str) -> ast.stmt:
 
 
 class _Shortened(ast.NodeTransformer):
-    """Replace long texts, such as sources of kernels, by empty texts; docstrings stay."""
+    """Replace long texts, such as sources of kernels, by empty texts, and keep docstrings."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         """Keep a docstring."""

@@ -1,4 +1,4 @@
-"""The time line of loads in Chrome's trace format, as Perfetto and chrome://tracing read it; `BE_TRACE` names its file.
+"""The timeline of loads in Chrome's trace format for Perfetto and chrome://tracing; ``BE_TRACE`` names its file.
 
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -19,13 +19,13 @@ from be_runtime.errors import warn_caller
 
 _EVENTS: ContextVar[list[dict[str, Any]] | None] = ContextVar("events of the load that is traced", default=None)
 _NOTHING: contextlib.nullcontext[dict[str, Any]] = contextlib.nullcontext({})
-_LANES = 2**30  # Linux has no thread of such a number
+_LANES = 2**30  # Linux has no thread with such a number
 _EPOCH_NS = time.time_ns() - time.perf_counter_ns()
 _WARNED: set[Path] = set()
 
 
 class _Span:
-    """A phase; its context yields its arguments, to which the block may add."""
+    """A phase, whose context yields its arguments, to which the block may add."""
 
     def __init__(self, name: str, args: dict[str, Any]) -> None:
         self._name, self._args, self._began_ns = name, args, 0
@@ -41,23 +41,23 @@ class _Span:
 
 
 def span(name: str, /, **args: Any) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    """Note the time of a block; does nothing outside of `loading`."""
+    """Record the time of a block, or do nothing outside of `loading`."""
     return _NOTHING if _EVENTS.get() is None else _Span(name, args)
 
 
 def note(name: str, began_ns: int, ended_ns: int, /, **args: Any) -> None:
-    """Note a phase that has ended, by times of `time.perf_counter_ns`; does nothing outside of `loading`."""
+    """Record a phase that has ended, by times of `time.perf_counter_ns`, or do nothing outside of `loading`."""
     _add(name, "load", began_ns, ended_ns, threading.get_native_id(), args)
 
 
 def command(name: str, argv: Sequence[str], began_ns: int, ended_ns: int) -> None:
-    """Note a command of a build; commands that run at once get lanes at the load's end."""
+    """Record a command of a build; parallel commands get separate lanes at the load's end."""
     _add(name, "command", began_ns, ended_ns, 0, {"argv": list(argv)})
 
 
 @contextlib.contextmanager
 def loading(path: Path | None, name: str) -> Iterator[None]:
-    """Collect the phases of one load, and add them to a file at its end; None traces nothing."""
+    """Collect the phases of one load, and add them to a file at its end, or do nothing for None."""
     if path is None or _EVENTS.get() is not None:
         yield
         return
@@ -77,12 +77,12 @@ def loading(path: Path | None, name: str) -> Iterator[None]:
 
 
 def read_document(text: str | bytes) -> dict[str, Any]:
-    """Read a file's text; in ``traceEvents``, each load's own event comes after the events of its phases.
+    """Read a file's text. In ``traceEvents``, each load's own event comes after the events of its phases.
 
     Raises
     ------
     ValueError, RecursionError
-        The text is no trace.
+        The text is not a trace.
     """
     import json
 
@@ -105,7 +105,7 @@ def _add(name: str, cat: str, began_ns: int, ended_ns: int, tid: int, args: dict
 def _give_lanes(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give each command the first lane that is free at its start, and return the names of the lanes.
 
-    So there are as many lanes as commands that ran at once. The loads of one thread share its lanes.
+    There are as many lanes as commands that ran in parallel. The loads of one thread share its lanes.
     """
     first, free_at = _LANES + 256 * threading.get_native_id(), list[int]()
     for event in sorted((event for event in events if event["cat"] == "command"), key=itemgetter("ts")):
@@ -117,7 +117,7 @@ def _give_lanes(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _merge(path: Path, events: list[dict[str, Any]]) -> None:
-    """Replace the file by one with more events; processes that do so at once wait for each other."""
+    """Replace the file by one with more events, while other processes that do the same wait."""
     import fcntl
     import json
     import stat

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 MAGIC = b"be-artifact-1\n"
 EXPORT_MARK = "be-export"
-"""Member of an export of the cache, a zip of artifacts, see `be_runtime.store.places`."""
+"""Member of an export of the cache, which is a zip of artifacts, see `be_runtime.store.places`."""
 _SIGNED, _HASHED = b"s", b"h"
 _SEAL, _LENGTH = 65, 8
 
 _OLD_MAGIC, _ZIP, _PROGRAM = b"be-entry-1\n", b"PK\3\4", "program.stablehlo"
-"""Magic bytes of files from earlier releases: entries, and zips of exported programs with this member."""
+"""First bytes of earlier releases' entries and of their exported programs, which are zips, and a member of the zips."""
 
 _mapped: dict[str, ctypes.CDLL] = {}
 _mapping = forks.ThreadLock()
@@ -68,8 +68,8 @@ class Artifact(NamedTuple):
     data : dict of str to memoryview
         Images in memory, by their hashes.
     vouched : Path or None
-        Folder whose code this process runs anyway, such as the folder of an imported package: whoever may change that
-        folder may change the artifact.
+        Folder whose code this process runs anyway, such as the folder of an imported package. Users that may change
+        this folder may change the artifact.
     is_checked : bool
         True if the hashes of all images are checked already.
     memory : str
@@ -109,7 +109,7 @@ class Artifact(NamedTuple):
         return data
 
     def require_whole(self, digest: str) -> None:
-        """Check the bytes of an image, unless this machine has a record of an earlier check.
+        """Check the bytes of an image, unless this machine remembers a check.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Artifact(NamedTuple):
         Raises
         ------
         LoadError
-            The image is missing, damaged, for another machine, or could be changed by another user.
+            The image is missing, damaged or for another machine, or another user can change it.
         """
         from be_runtime.store.images import require_baseline, require_machine
 
@@ -150,7 +150,7 @@ class Artifact(NamedTuple):
             return _mapped[digest]
 
     def path(self, digest: str) -> Path:
-        """Return the file of an image, for messages; it exists if the artifact is a folder."""
+        """Return the path of an image for messages; the file exists if the artifact is a folder."""
         return Path(self.where, image_file(digest, self.table.images[digest]))
 
     def _map(self, digest: str) -> ctypes.CDLL:
@@ -167,7 +167,7 @@ class Artifact(NamedTuple):
 
 
 def _read(file: Traversable, most_bytes: int) -> bytes:
-    """Read a file of a folder; a part of a zip may not grow without bound."""
+    """Read a file of a folder, and refuse a member of a zip that exceeds the limit."""
     if isinstance(file, zipfile.Path) and file.is_file():
         from be_toolchain.machine.zips import read_member
 
@@ -177,7 +177,7 @@ def _read(file: Traversable, most_bytes: int) -> bytes:
 
 @contextlib.contextmanager
 def _reading(where: str, file: str) -> Iterator[None]:
-    """Convert any error in the block to a `LoadError` that names the damaged file; a `BeRuntimeError` passes."""
+    """Convert any error in the block to a `LoadError` that names the damaged file, except errors of this package."""
     try:
         yield
     except BeRuntimeError:
@@ -189,7 +189,7 @@ def _reading(where: str, file: str) -> Iterator[None]:
 
 
 def _require_trusted(vouched: Path | None, *places: Path) -> None:
-    """Check that no other user can change the given paths; check each folder before its contents.
+    """Check that no other user can change some places; each folder is checked before its contents.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _distrust(status: os.stat_result, vouched: os.stat_result | None) -> str:
 
 
 def open_trusted(folder: Path, vouched: Path | None = None, memory: str = "") -> Artifact | None:
-    """Open the artifact in a folder, after a check that nobody else can change its index; None if there is none.
+    """Open the artifact in a folder, after a check that no other user can change its index; None if there is none.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def _seal(framed: bytes, sign: Sign | None) -> bytes:
 
 
 def unpack(data: bytes, where: str, verify: Verifier | None = None) -> Artifact:
-    """Open an artifact from the bytes of its file: check the signature by `verify`, if given, then the images' hashes.
+    """Open an artifact from the bytes of its file, after checks of its hashes and, with `verify`, of its signature.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def keep_library(folder: Path, name: str, image: CodeImage, modules: Mapping[str
 
 
 _NEW = f"{IMAGES}/.new"
-"""Name of the one file that is being written; a killed process may leave it, and the next process replaces it."""
+"""Name of the file that is being written. A killed process may leave it, and the next process replaces it."""
 
 _PYTHON = "__init__.py"
 """File of earlier releases; a new build removes it."""
@@ -427,7 +427,8 @@ _OLD = r"[0-9a-f]{64}\.\w+|\.new"
 def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> None:
     """Write an artifact that every user can read, and replace an older one in the folder.
 
-    Readers always find a whole artifact: images are written first, then the index in one step; old images go last.
+    Readers always find a whole artifact, since images are written first, then the index in one step, and old images
+    are removed last.
 
     Parameters
     ----------
@@ -439,7 +440,7 @@ def write_folder(folder: Path, index: Index, images: Mapping[str, bytes]) -> Non
     Raises
     ------
     ArgumentError
-        The folder has files of another program, or can't be written.
+        The folder contains something else, or can't be written.
     """
     files = {image_file(digest, index.images[digest]): data for digest, data in images.items()}
     table = render_index(index).encode()

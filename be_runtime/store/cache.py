@@ -1,6 +1,6 @@
-"""The build cache: return a valid entry at once, or build it once, however many processes ask for it.
+"""The build cache, which returns a valid entry at once, or builds it once for all processes that need it.
 
-Only a miss or upkeep imports the modules it needs, so a warm load does not pay for them.
+Only a miss, or the removal of entries, imports further modules, so a warm load does not import them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_CACHED = "it was not in the cache"
 
 
 def is_unchanged(folder: str, manifest: Manifest) -> bool:
-    """Return whether stat alone proves an entry valid; the loops are flat, since every warm load runs them."""
+    """Return whether stat alone proves an entry valid. Every warm load calls it, so it must be fast."""
     stat = os.stat
     newest = manifest.recorded_ns - RACY_MARGIN_NS
     outputs, inputs = manifest.outputs, manifest.dependencies + manifest.others
@@ -63,7 +63,7 @@ def is_unchanged(folder: str, manifest: Manifest) -> bool:
 
 
 class Lookup(NamedTuple):
-    """Result of a look-up; a named tuple, since a dataclass takes ten times as long to import.
+    """Result of a look-up. It is a named tuple, since a dataclass takes ten times as long to import.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Lookup(NamedTuple):
     problem : str
         Reason that the newest entry is not valid, if no entry is.
     damaged : tuple of str
-        Folders of broken entries, which may be removed.
+        Folders of damaged entries, which may be removed.
     """
 
     folder: str = ""
@@ -115,7 +115,7 @@ def variant_folders(base: str, digest: str) -> list[str]:
 
 
 def names_in(folder: str) -> list[str]:
-    """List the names in a folder; none if it is gone."""
+    """List the names in a folder; none if the folder does not exist."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -153,7 +153,7 @@ def replace_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: boo
 
 def write_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: bool = False) -> None:
     """Write a file under a name that nobody else uses; by default, only the user can read it."""
-    # O_EXCL only if asked for: if a network file system loses its reply, the file is there already.
+    # O_EXCL is used only on request: if a network file system loses its reply, the file exists already.
     how = os.O_EXCL if is_new else os.O_TRUNC
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
@@ -161,14 +161,14 @@ def write_file(path: str, data: str | bytes, *, mode: int = 0o600, is_new: bool 
 
 
 class Recorded(NamedTuple):
-    """Records of the files that a build has read so far, for a build that publishes its outputs one by one.
+    """Records of the files that a build has read so far, if it publishes its outputs one by one.
 
     Parameters
     ----------
     began_ns : int
-        Start of the build, see `be_runtime.store.publish.build_began`. A file that has changed since is in doubt.
+        Start of the build, see `be_runtime.store.publish.build_began`. A file that has changed since then is uncertain.
     taken_ns : int
-        Time of the first record, after everything was built.
+        Time of the first record, after the end of the build.
     records : mapping of str to FileRecord
         Records by path.
     """
@@ -196,7 +196,7 @@ class BuildOutput(NamedTuple):
     recorded : Recorded or None
         Records taken so far, if the build began before the staging folder was made.
     unknown : tuple of str
-        Descriptions of inputs that are not files. If there are any, only the builder's process uses the outputs.
+        Descriptions of inputs that are not files. With such inputs, only the builder's process uses the outputs.
     source : str
         Place that the outputs were fetched from, such as ``"process 0 of the job"``; empty if they were built here.
     """
@@ -258,7 +258,7 @@ class Entry(NamedTuple):
         return open_own(self.path)
 
     def is_there(self) -> bool:
-        """Return whether the entry can be opened: a removed one may still have its stat on a network file system."""
+        """Return whether the entry can be opened; on a network file system, stat may succeed after its removal."""
         try:
             os.close(os.open(self.path / MANIFEST, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError:
@@ -267,12 +267,12 @@ class Entry(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """The cache below one folder. Making a `Cache` touches no file.
+    """The cache below one folder. The constructor reads and writes no file.
 
     Parameters
     ----------
     root : Path
-        The cache's folder; the first build makes it. `be_runtime.store.folder` has the rules for its owner.
+        The cache's folder, which the first build makes. `be_runtime.store.folder` has the rules for its owner.
     flock : callable
         The locking primitive.
     """
@@ -300,7 +300,7 @@ class Cache(NamedTuple):
         lock_timeout_s: float | None = None,
         on_wait: OnWait | None = None,
     ) -> Iterator[Building]:
-        """Open the build of a key under the key's lock.
+        """Open the build of a key while no other process builds it.
 
         Parameters
         ----------
@@ -316,8 +316,8 @@ class Cache(NamedTuple):
         Yields
         ------
         Building
-            Has an `entry` if another process has built it meanwhile. If not, the block builds in its `folder` and
-            calls `publish`.
+            It has an `entry` if another process has built it meanwhile. Otherwise, the block builds in its `folder`
+            and calls `publish`.
 
         Raises
         ------
@@ -362,12 +362,12 @@ class Cache(NamedTuple):
         return entry
 
     def keep(self, key: CacheKey, build: BuildFunction, *, force: bool = False) -> None:
-        """Build an entry that saves work in later builds; if the cache can't hold it, keep nothing."""
+        """Build an entry that saves work in later builds, and ignore errors of the cache."""
         with contextlib.suppress(CacheError):
             self.get_or_build(key, build, force=force)
 
     def clear(self, name: str | None = None) -> int:
-        """Remove the entries of one module, or all entries; files that the cache did not write stay.
+        """Remove the entries of one module, or all entries, and keep files that the cache did not write.
 
         Returns
         -------
@@ -381,7 +381,7 @@ class Cache(NamedTuple):
             return clear(base, name)
 
     def remove(self, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-        """Remove entries, and return the removed ones; another process may have removed the rest."""
+        """Remove entries, and return the removed ones, since another process may have removed the rest."""
         from be_runtime.store.eviction import remove
 
         base = find_base(str(self.root))
@@ -435,9 +435,9 @@ class Cache(NamedTuple):
             return prune(base, max_size_bytes, max_age_days, patience_s=patience_s, now_s=now_s)
 
     def explain(self, key: CacheKey) -> tuple[str, ...]:
-        """Compare `key` with the newest entry of the same kind and name: one line per field that differs.
+        """Describe the differences between `key` and the newest entry of the same kind and name, one line per field.
 
-        The call reads every manifest: use it only to explain a rebuild.
+        The comparison reads every manifest, so it is only for users who ask for the reason of a rebuild.
         """
         from be_runtime.store.eviction import newest_key
 

@@ -81,7 +81,7 @@ def clear(base: str, name: str | None) -> int:
 
 
 def remove(base: str, entries: Iterable[EntryInfo]) -> list[EntryInfo]:
-    """Remove entries, and return the removed ones; another process may have removed the rest."""
+    """Remove entries, and return the removed ones, since another process may have removed the rest."""
     removed = [info for info in entries if publish.discard(base, info.path, info.digest)]
     for fan in fans(base):
         remove_empty_folders(base, fan)
@@ -95,13 +95,13 @@ def newest_key(base: str, key: keys.CacheKey) -> keys.CacheKey | None:
     ]
     for info in sorted(siblings, key=lambda info: info.created_ns, reverse=True):
         found = read_key(info.path)
-        if found is not None and found.digest == info.digest:  # else the entry is damaged
+        if found is not None and found.digest == info.digest:  # otherwise, the entry is damaged
             return found
     return None
 
 
 def read_key(folder: str) -> keys.CacheKey | None:
-    """Read the key of an entry; None if the entry is damaged or gone."""
+    """Read the key of an entry; None if the entry is damaged or removed."""
     with contextlib.suppress(OSError, ValueError):
         return keys.CacheKey.from_json(read_regular(f"{folder}/{KEY}").decode())
     return None
@@ -113,7 +113,7 @@ def read_entry(folder: str) -> tuple[Manifest, float]:
     Raises
     ------
     OSError, ValueError
-        The entry is gone, or damaged.
+        The entry is removed or damaged.
     """
     with open_regular(f"{folder}/{MANIFEST}", LARGE) as file:
         return in_memory(parse_manifest(file.read())), os.fstat(file.fileno()).st_mtime
@@ -213,7 +213,7 @@ def prune(
 
 
 def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
-    """Return the time before which entries must be removed for the rest to fit; the newest minute stays. Pure.
+    """Return the time before which entries must be removed to reach the size limit; the newest minute stays. Pure.
 
     Examples
     --------
@@ -235,9 +235,9 @@ def used_before_s(sizes: Mapping[str, int], max_size_bytes: int) -> int:
 def beyond_limits(
     entries: Iterable[EntryInfo], max_size_bytes: int, max_age_days: float, *, now_s: float
 ) -> list[EntryInfo]:
-    """Return the entries that ``cache prune`` removes: damaged, old, or least recently used beyond the size limit.
+    """Return the entries that ``cache prune`` removes, which are damaged, old, or exceed the size limit.
 
-    The limit is exact and may select the newest entry too; a round counts bytes by the minute of the last use.
+    Rounds know the time of the last use to a minute. Here, the limit is exact, and may remove the newest entry too.
     """
     newest_first = sorted(entries, key=lambda info: (info.last_used_s, info.created_ns), reverse=True)
     sizes = itertools.accumulate(info.size_bytes for info in newest_first)
@@ -247,7 +247,7 @@ def beyond_limits(
 
 
 def _read_round(base: str) -> Round:
-    """Read the progress of the round; a new round if none is recorded."""
+    """Read the progress of the round, or begin a new round if none is recorded."""
     try:
         now = Round(**json.loads(read_regular(f"{base}/{_STATE}", LARGE)))
         sizes = {str(int(minute)): int(size) for minute, size in now.sizes.items()}

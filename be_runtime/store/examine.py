@@ -38,11 +38,11 @@ class Verdict(NamedTuple):
     Parameters
     ----------
     problem : str
-        Reason the entry can't be used; empty if it can.
+        Reason that the entry can't be used; empty if it can be used.
     damaged : bool
-        True if the entry itself is broken, rather than made from dependencies that have changed since.
+        True if the entry itself is damaged; False if only its dependencies have changed.
     refreshed : Manifest or None
-        Manifest with newer stats, if writing it back saves the next check some work.
+        Manifest with newer stats, if writing it saves work in the next check.
     """
 
     problem: str = ""
@@ -88,7 +88,7 @@ def examine(folder: str, manifest: Manifest) -> Verdict:
 def record_file(path: str, name: str) -> FileRecord:
     """Hash a file, or the parts that identify it, then take its stat.
 
-    A change in between shows as a change time after the hash began. The hash covers:
+    A change in between gives a change time after the beginning of the hash. The hash covers:
 
     - the names in a folder, if the path ends with a slash, and only the names of libraries if it ends with ``/.``;
     - the size, beginning and end of a large program or shared library that a build read: they hold its build id and
@@ -122,7 +122,7 @@ def proven_records(manifest: Manifest) -> dict[str, FileRecord]:
 
 
 def _program_digest(file: BinaryIO) -> str:
-    """Hash the identifying parts of a large program or library; for other files return "" and rewind the file."""
+    """Hash the identifying parts of a large program or library; return "" and rewind the file for other files."""
     head = file.read(_SAMPLE_BYTES)
     if not (head.startswith(b"\x7fELF") and head[16] in _PROGRAM_TYPES):
         file.seek(0)
@@ -160,7 +160,7 @@ def _same_content(record: FileRecord, path: str, newest: int | None) -> FileReco
 
 
 def _is_racy(record: FileRecord | AbsentNames, newest: int | None) -> bool:
-    """Return whether a file or folder changed too shortly before it was recorded for its stat to prove anything."""
+    """Return whether a file or folder changed so shortly before its record that its stat proves nothing."""
     return newest is not None and max(record.mtime_ns, record.ctime_ns) >= newest
 
 
@@ -211,7 +211,7 @@ def audit(folder: str, manifest: Manifest, known: dict[str, str]) -> Audit:
 
 
 def _digest(path: str, name: str) -> str:
-    """Return a file's hash as a build records it, or the text of the error if the file can't be read."""
+    """Return a file's hash as a build records it; if the file can't be read, the error's text, which is no hash."""
     try:
         return record_file(path, name).sha256
     except OSError as error:

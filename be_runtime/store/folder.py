@@ -33,7 +33,7 @@ IMPORTED = "imported"
 RESERVED = frozenset({MANIFEST, KEY})
 
 PASSING = frozenset({errno.EIO, errno.ESTALE})
-"""Errors of network file systems that may be gone at the next attempt, or that hide a success."""
+"""Errors of network file systems that may not recur at the next attempt, or that hide a success."""
 
 FAN = re.compile(r"[0-9a-f]{2}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -65,7 +65,7 @@ def base_folder(home: str) -> str:
 
 
 def staging_root(base: str) -> str:
-    """Return the folder of builds in progress, on the file system of the entries so that one rename publishes."""
+    """Return the folder of builds in progress, on the file system of the entries, so that a rename publishes them."""
     return f"{base}/staging"
 
 
@@ -80,12 +80,12 @@ def key_folder(base: str, digest: str) -> str:
 
 
 def lock_file(base: str, digest: str) -> str:
-    """Return the lock file of a key; it is outside the key's folder, which may be removed."""
+    """Return the lock file of a key, which is next to the key's folder, so that each can be removed alone."""
     return f"{base}/{digest[:2]}/{digest}.lock"
 
 
 def variant_name(created_ns: int, random: str) -> str:
-    """Return the name of a variant's folder: names sort by age, and no two builds share a name."""
+    """Return the name of a variant's folder. Names sort by age, and no two builds share a name."""
     return f"{created_ns:016x}-{random}"
 
 
@@ -95,7 +95,7 @@ def created_ns(folder: str) -> int:
 
 
 def output_problem(name: str) -> str | None:
-    """Return the reason that a name can't be an entry's output; None if it can."""
+    """Return the reason that a name can't be an entry's output; None if it can be one."""
     path = PurePosixPath(name)
     if not name or "\0" in name or path.is_absolute() or ".." in path.parts or str(path) != name or name == ".":
         return "not a plain relative path"
@@ -105,7 +105,7 @@ def output_problem(name: str) -> str | None:
 
 
 def find_base(root: str) -> str:
-    """Return the folder below `root` with this user's entries; it need not exist.
+    """Return the folder below `root` with the user's entries; it need not exist.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def find_base(root: str) -> str:
         Another user could put files there.
     """
     base = base_folder(own_folder(root))
-    _checked_stat(base)  # it may have been made while the root was open to others
+    _checked_stat(base)  # it may have been made while other users could write to the root
     return base
 
 
@@ -150,7 +150,7 @@ def prepare_base(root: str) -> str:
 
 
 def _prepare(root: str) -> str:
-    own_folder(root)  # if the place is refused, nothing is made
+    own_folder(root)  # before anything is made in a place that is refused
     make_way(root)
     _require_way(root)  # again: another user may have made it meanwhile
     own = own_folder(root)
@@ -176,7 +176,7 @@ def make_way(path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that only the user can access, unless it exists already."""
+    """Make a folder that only the user can access, unless it exists."""
     while True:
         try:
             os.mkdir(path, 0o700)
@@ -191,7 +191,7 @@ def make_folder(path: str) -> None:
 
 
 def move(old: str, new: str) -> None:
-    """Rename to an unused name; if the new name exists after an error, take the error for a lost reply."""
+    """Rename to a name that no other build uses; if the new name exists after an error, only the reply was lost."""
     for is_last in (False, True):
         try:
             os.rename(old, new)
@@ -205,7 +205,7 @@ def move(old: str, new: str) -> None:
 
 
 def repeatedly(step: Callable[[], T]) -> T:
-    """Run a step, and repeat it a few times after errors that may pass."""
+    """Return the result of a step, which is repeated a few times if its errors may not recur."""
     for _ in range(_TRIES - 1):
         try:
             return step()
@@ -216,7 +216,7 @@ def repeatedly(step: Callable[[], T]) -> T:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether an error, or its cause, may be gone at the next attempt.
+    """Return whether an error, or its cause, may not recur at the next attempt.
 
     The dynamic loader's errors have no number, only a text.
     """
@@ -240,7 +240,7 @@ def cache_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors(path: str) -> Iterator[None]:
-    """Convert errors of the disk, and of files below `path`, to errors of the cache; others are passed on.
+    """Convert errors of the disk, and of files below `path`, to errors of the cache; pass other errors on.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def _require_way(folder: str) -> None:
 
 
 _require_way_once = lru_cache(maxsize=64)(_require_way)
-"""`_require_way`, once a process for each accepted folder: the check takes a tenth of a warm load's time."""
+"""`_require_way`, once in a process for each accepted folder, since the check takes a tenth of a warm load's time."""
 
 
 def _checked_stat(folder: str) -> os.stat_result | None:
@@ -336,14 +336,14 @@ def temporary_dirs() -> tuple[Path, ...]:
 
     try:
         usual = tempfile.gettempdir()
-    except FileNotFoundError:  # no temporary folder can be written; a later error names this one
+    except FileNotFoundError:  # no temporary folder can be written; its error is reported with the other errors
         usual = "/tmp"  # noqa: S108 - the folders below are checked
     parents = dict.fromkeys((usual, "/var/tmp"))  # noqa: S108 - the folders below are checked
     return tuple(Path(parent, f"{files.CACHE}-{os.geteuid()}") for parent in parents)
 
 
 def _account_cache(system: System) -> tuple[Path, ...]:
-    """Return the usual cache of the user's account if ``HOME`` is another user's, as sudo may leave it."""
+    """Return the usual cache of the user's account if ``HOME`` belongs to another user, as it may under sudo."""
     from be_toolchain.machine.trust import account_home
 
     with contextlib.suppress(OSError):
@@ -354,7 +354,7 @@ def _account_cache(system: System) -> tuple[Path, ...]:
 
 
 def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: System) -> Path:
-    """Return the first private folder that can be used, after a warning; Python shows each text once."""
+    """Return the first private folder that can be used, after a warning, which Python shows once."""
     tried = [f"{usual} {problem}"]
     for folder in (*_account_cache(system), *temporary_dirs()):
         obstacle = _planted(folder) or next(trust.against_libraries(system.folder_facts(folder)), None)
@@ -370,7 +370,7 @@ def _fall_back(usual: Path, problem: str, vouching: tuple[str, ...], system: Sys
 
 
 def _planted(folder: Path) -> str:
-    """Return the reason not to use a folder in a shared folder; empty if it is the user's own or does not exist."""
+    """Return the reason that a folder in a shared folder is not the user's own; empty if it is, or does not exist."""
     with contextlib.suppress(OSError):
         return trust.distrust_own_part(folder.lstat(), os.geteuid())
     return ""

@@ -1,6 +1,6 @@
 """Map images as libraries after checks of their hash, machine, CPU level and ELF headers.
 
-XLA keeps a handler until the process ends, so each image is mapped once and stays mapped.
+XLA keeps each handler until the process ends, so each image is mapped once and stays mapped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from be_runtime.store.folder import make_folder
 from be_toolchain.machine import local_system, trust
 
 KEPT = 1024
-"""Number of recorded checks to keep; without a record, the file is hashed again."""
+"""Number of remembered checks. A check that is not remembered costs a hash."""
 
 DEFAULT = "x86-64-v3"
 """Instruction level of exported programs on x86-64."""
@@ -124,7 +124,7 @@ def default_baseline(machine: str) -> str:
 
 
 def check_baseline(value: object, machine: str) -> str:
-    """Check the name of an instruction level; the empty name is the level of every such machine. Pure.
+    """Check the name of an instruction level; the empty name means the level of every such machine. Pure.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def require_baseline(baseline: str, where: str, cpuinfo: Path = _CPUINFO) -> Non
 
 @lru_cache(maxsize=4)
 def _flags(cpuinfo: Path) -> frozenset[str]:
-    """Return the flags of the first core; all flags if the system lists none, so that no code is refused."""
+    """Return the flags of the first core; every flag if the system lists none, so that no code is refused."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -224,7 +224,7 @@ def library_problem(file: BinaryIO, machine: str) -> str:
 
 
 def _are_mappable(segments: list[_Segment], size: int) -> bool:
-    """Return whether segments form a library: adjacent code and data, and one dynamic section in writable memory."""
+    """Return whether segments form a library, with code and data in sequence, and one table for the loader."""
     loads = [segment for segment in segments if segment[0] == _LOAD]
     dynamic = [segment for segment in segments if segment[0] == _DYNAMIC]
     read_by_loader = [segment for segment in segments if segment[0] in _READ_BY_LOADER]
@@ -298,10 +298,9 @@ def _is_of_conda(folder: Path) -> bool:
 
 
 def map_bytes(data: bytes | memoryview, digest: str, where: str) -> ctypes.CDLL:
-    """Map a library from sealed memory, which nobody can change; if that is forbidden, from a private folder.
+    """Map a library from sealed memory, which nobody can change, or from a private folder if that is forbidden.
 
-    The file's descriptor stays open: glibc identifies libraries by name first, and the number of a closed descriptor is
-    used again.
+    The file's descriptor stays open, since glibc identifies libraries by name first, and a closed number is used again.
 
     Raises
     ------
@@ -354,7 +353,7 @@ def mapped_bytes(image: index.CodeImage, library: ctypes.CDLL, name: str, wanted
     Raises
     ------
     LoadError
-        The library's file is gone, or the library lacks an architecture of the demand.
+        The library's file was removed, or the library lacks an architecture of the demand.
     """
     lacking = sorted({*wanted.archs} - {*image.archs}) if image.archs else []
     if lacking:
@@ -371,7 +370,7 @@ def library_bytes(library: ctypes.CDLL) -> bytes:
     Raises
     ------
     LoadError
-        The file is gone.
+        The file was removed.
     """
     try:
         return trust.read_regular(library._name)  # noqa: SLF001 - the only record of it

@@ -21,10 +21,10 @@ INDEX, IMAGES = "index.json", "images"
 """Names of the index and of the folder of images in an artifact's folder."""
 
 FORMAT = 1
-"""Version of the index; raise it if an older reader would misread the index."""
+"""Version of the format. Raise it if an older reader would misunderstand the index."""
 
 LARGEST_INDEX = 1 << 22
-"""Most bytes of an index: parsing 64 MiB of brackets takes 12 s. With Thrust's headers, a module's index has 0.6 MB."""
+"""Limit in bytes. Parsing 64 MiB of brackets takes 12 s. The index of a module that includes Thrust has 0.6 MB."""
 
 HASH_DIGITS = 32
 """Hexadecimal digits of an image's hash in the names of its targets."""
@@ -153,7 +153,7 @@ class Index(NamedTuple):
     program : dict
         Description of an exported program; empty in a package.
     inputs : Inputs or None
-        Inputs of the code, if machines share the artifact.
+        Inputs of the code, if the artifact moves between machines.
     """
 
     machine: str
@@ -179,7 +179,7 @@ class Index(NamedTuple):
 
 
 def target_name(image: str, symbol: str) -> str:
-    """Return the name of a target: equal in every process, and different for different code.
+    """Return the name of a target, which is equal in every process, and different for different code.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def image_file(digest: str, image: CodeImage) -> str:
 
 
 def render_index(index: Index) -> str:
-    """Format an index as JSON; equal indexes give equal text.
+    """Write an index as JSON. Equal indexes give equal text.
 
     Raises
     ------
@@ -321,7 +321,7 @@ def typed(kind: type[T], value: object) -> T:
 
 @contextlib.contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Convert errors about the values of an index to a `LoadError` that names the index; a `BeRuntimeError` passes.
+    """Convert errors about the values of an index to a `LoadError` that names it, except errors of this package.
 
     Raises
     ------

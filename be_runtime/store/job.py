@@ -1,18 +1,18 @@
-"""Exchange entries among the processes of a jax.distributed job: one process builds, and the others take its artifact.
+"""Exchange entries in a jax.distributed job, in which one process builds and the others take its artifact.
 
 Names in the job's store, all below ``be_runtime/1/``:
 
 ::
 
-    <digest>/<generation>/claim    the builder: the store accepts one claim, so a generation has one builder
-    <digest>/<generation>/beat     the heartbeat: a number that the builder changes as long as it is alive
+    <digest>/<generation>/claim    the builder; the store accepts one claim, so a generation has one builder
+    <digest>/<generation>/beat     the heartbeat, a number that the builder changes as long as it is alive
     <digest>/<generation>/<i>      pieces of the artifact, compressed
-    <digest>/<generation>/done     written last: number of pieces, size and hash; or the reason that there are none
+    <digest>/<generation>/done     written last; number of pieces, size and hash, or the reason that there are none
     names/<hash>/<i>               the i-th key that a process asked for by a name, to notice different sources
 
-A builder without a heartbeat counts as dead, and another process builds as the next generation. A suspended
-builder that continues writes to its own generation. No process waits for a process that has made no request. Each wait
-ends: at the latest after the time limit of a build, this process builds for itself.
+A builder without a heartbeat counts as dead, and another process builds as the next generation. A builder that was only
+stopped writes to its own generation when it continues. No process waits for one that has not asked for the entry. Each
+wait ends at the latest when a build would have timed out, and then this process builds for itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from be_toolchain.machine.forks import ThreadLock
 from be_toolchain.terminal import printable_line
 
 MOST_BYTES = 64 << 20
-"""Most bytes that a process puts into the store. Process 0 holds them in memory until the job ends."""
+"""Most bytes that a process puts into the store. Process 0 keeps them in memory until the job ends."""
 
 _ROOT = "be_runtime/1"
 _PIECE = 1 << 20
@@ -57,7 +57,7 @@ class _Generation(NamedTuple):
         return f"{_ROOT}/{self.digest}/{self.number}/{name}"
 
     def claim(self) -> bool:
-        """Become the builder unless another process is; return whether this process is the builder."""
+        """Become the builder unless there is one, and return whether this process is the builder."""
         mine = json.dumps({"process": self.store.process, "nonce": os.urandom(8).hex()}).encode()
         # JAX may send a request twice, and then finds its own first request
         return self.store.put(self.at("claim"), mine) or self.store.get(self.at("claim"), _POLL_S) == mine
@@ -93,7 +93,7 @@ class _Generation(NamedTuple):
         pieces, size = done.get("pieces"), done.get("size")
         if type(pieces) is not int or type(size) is not int or not 0 < size <= MOST_BYTES:
             return None
-        if pieces > size // _PIECE + 2:  # data that can't be compressed gets a little larger
+        if pieces > size // _PIECE + 2:  # compression may make data a little larger
             return None
         packed = []
         for number in range(pieces):
@@ -165,7 +165,7 @@ class Job:
         return "another process of the job"
 
     def get(self, wanted: sharing.Query) -> Artifact | None:
-        """Return the artifact that another process made; None to build it here, or if the cache has the entry now."""
+        """Return the artifact that another process made; None to build it here, or if the entry exists now."""
         store = None if self._is_silent else self._find()
         if store is None:
             return None
@@ -193,14 +193,14 @@ class Job:
                 generation.finish(large=True)
 
     def abandon(self, wanted: sharing.Query, problem: str) -> None:
-        """Report a failed build, so that the other processes build for themselves."""
+        """Tell the other processes to build the entry themselves."""
         with self._claimed(wanted) as generation:
             if generation is not None:
                 generation.finish(error=problem[:_LONGEST_PROBLEM])
 
     @contextlib.contextmanager
     def _claimed(self, wanted: sharing.Query) -> Iterator[_Generation | None]:
-        """Yield the generation that this process builds, None if it claimed none; then end the claim."""
+        """Yield the generation that this process builds, or None if it claimed none, then end the claim."""
         with self._lock:
             claim = self._claims.pop(wanted.key.digest, None)
         try:
@@ -212,7 +212,7 @@ class Job:
                 claim.end()
 
     def _report(self, what: str, error: JobStoreError) -> None:
-        """Report an error of the store. A silent store gets no more requests, since each would wait."""
+        """Report an error of the store. A store without answers is not asked again, since each request would wait."""
         if isinstance(error, JobStoreSilentError):
             self._is_silent = True
             self._say(f"{what}, and so are all later entries: the job's store gives {error}")
@@ -220,7 +220,7 @@ class Job:
             self._whisper(f"{what}, since the job's store failed: {error}")
 
     def _report_difference(self, store: JobStore, wanted: sharing.Query) -> None:
-        """Report if another process asks for a different kernel of this name; only the GPUs may differ.
+        """Report if another process asks for a different kernel of this name, except for other GPUs.
 
         Kernels may be redefined, so the first request of a process is compared with the first of another, and so on.
         """
@@ -249,7 +249,7 @@ class Job:
                 )
 
     def _elect(self, store: JobStore, wanted: sharing.Query) -> bytes | None:
-        """Become the builder and return None, or return the builder's artifact; None if the cache has the entry now."""
+        """Become the builder and return None, or return the builder's artifact, or None if the entry exists now."""
         deadline = time.monotonic() + self._patience_s
         generation = _Generation(store, wanted.key.digest, 0)
         while time.monotonic() < deadline:
@@ -271,7 +271,7 @@ class Job:
         return None
 
     def _begin(self, generation: _Generation, deadline: float) -> None:
-        """Keep the claim, and start a thread for its heartbeat."""
+        """Record the claim, and start a thread for its heartbeat."""
         over = threading.Event()
         thread = threading.Thread(target=generation.beat, args=(over, deadline), name="be-job-beat", daemon=True)
         with self._lock:
@@ -279,11 +279,11 @@ class Job:
             self._claims[generation.digest] = _Claim(generation, over, thread)
         if before:
             before.end()
-        with contextlib.suppress(RuntimeError):  # no more threads: this process counts as dead
+        with contextlib.suppress(RuntimeError):  # without more threads, this process counts as dead
             thread.start()
 
     def _is_builder_dead(self, generation: _Generation, wanted: sharing.Query, deadline: float) -> bool:
-        """Wait until the builder is done, or the entry is here; return true if the builder seems to be dead."""
+        """Wait until the builder is done or the entry exists, and return whether the builder seems to be dead."""
         began = since = time.monotonic()
         report_at, seen = lock.next_report(_LOOK_S), None
         while (now := time.monotonic()) < deadline:
@@ -323,7 +323,7 @@ class Job:
 
 
 def _parse(text: bytes | None) -> dict[str, Any]:
-    """Parse a JSON object; anything else is an empty one."""
+    """Parse a JSON object; other data gives an empty one."""
     try:
         found = json.loads(text or b"{}")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Cache keys of labeled, framed fields: different inputs can't collide, and two keys can be compared. Pure."""
+"""Cache keys of fields with labels and lengths, which can't collide for different inputs and can be compared. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CacheKey:
     Parameters
     ----------
     kind : str
-        Kind of the cached thing. Keys of different kinds never share an entry.
+        Kind of the cached data. Keys of different kinds never share an entry.
     fields : tuple of (str, bytes)
         Labels and encoded values, as `make_key` writes them.
 
@@ -69,12 +69,12 @@ class CacheKey:
         return value[1:].decode("utf-8", "replace") if value[:1] == _TEXT else ""
 
     def texts(self, label: str) -> tuple[str, ...]:
-        """Return the text or texts of a field; none if the key has no such field or the field is no text."""
+        """Return the text or texts of a field; an empty tuple if the key has no such field, or the field is no text."""
         found = _decode(dict(self.fields).get(label, b""))
         return (found,) if isinstance(found, str) else found or ()
 
     def with_texts(self, texts: Mapping[str, Sequence[str]]) -> CacheKey:
-        """Return a key with other texts, by the labels of its fields; a field that is no text stays."""
+        """Return a key with other texts, by the labels of its fields; fields that are no text remain."""
         fields = []
         for label, value in self.fields:
             found = _decode(value)
@@ -83,7 +83,7 @@ class CacheKey:
         return CacheKey(self.kind, tuple(fields))
 
     def explain(self, other: CacheKey) -> tuple[str, ...]:
-        """Describe the changes from this key to `other`: one line per field, beginning with the field's label."""
+        """Describe the changes from this key to `other`, one line per field, which begins with the field's label."""
         here, there = dict(self.fields), dict(other.fields)
         lines = [] if self.kind == other.kind else [f"kind: {self.kind!r} -> {other.kind!r}"]
         for label in (*here, *(label for label in there if label not in here)):
@@ -123,7 +123,7 @@ def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> Cac
     Parameters
     ----------
     kind : str
-        Kind of the cached thing, such as ``"module"``.
+        Kind of the cached data, such as ``"module"``.
     *fields : tuple of (str, str or bytes or list or tuple of str)
         A label and its value. The field ``name`` names the module for listing and clearing.
         ``"a"``, ``b"a"`` and ``("a",)`` are three different values.
@@ -131,7 +131,7 @@ def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> Cac
     Raises
     ------
     TypeError
-        A value is of a type whose content the key can't observe exactly: None, a number, a path, a set.
+        A value has another type, such as None, a number, a path or a set.
     ValueError
         A label is empty, not printable, or given twice.
     """
@@ -139,7 +139,7 @@ def make_key(kind: str, *fields: tuple[str, str | bytes | Sequence[str]]) -> Cac
 
 
 def _require_label(text: str) -> None:
-    """Check a label or kind, which is shown to people and has one spelling in every encoding."""
+    """Check a label or kind, which messages show, and which has the same bytes in every encoding."""
     if not isinstance(text, str):
         raise TypeError(f"a cache key's labels are str, not {type(text).__name__}")
     if not text or not text.isprintable():
@@ -147,7 +147,7 @@ def _require_label(text: str) -> None:
 
 
 def _frame(parts: Sequence[bytes]) -> bytes:
-    """Join the parts, each after its length, so that the bytes can be split in one way only."""
+    """Join the parts, each after its length, so that the bytes can be split in only one way."""
     return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
 
 
@@ -163,7 +163,7 @@ def _unframe(data: bytes) -> Iterator[bytes]:
 
 
 def _encode(label: str, value: object) -> bytes:
-    """Encode a value: a tag for its type, then its content."""
+    """Encode a value as a tag for its type, followed by its content."""
     if isinstance(value, str):
         return _TEXT + value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
@@ -203,7 +203,7 @@ def _from_document(row: dict[str, object]) -> bytes:
 
 
 def _shown(value: bytes) -> str:
-    """Format a value for a message: in full if it is short, else as its size and the start of its hash."""
+    """Format a value for a message, in full if it is short, otherwise as its size and the start of its hash."""
     plain = _decode(value)
     text = repr(plain) if plain is not None else repr(value[1:])
     if len(text) <= _LONGEST_SHOWN:
@@ -230,7 +230,7 @@ def _changed_items(old: tuple[str, ...], new: tuple[str, ...]) -> str:
 
 
 def _changed_texts(old: tuple[str, ...], new: tuple[str, ...]) -> str:
-    """Compare lists of the names and texts of files item by item; empty for other lists."""
+    """Compare lists of the names and texts of files item by item; return an empty text for other lists."""
     at_differences = [at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]]
     if len(old) != len(new) or not any("\n" in old[at] + new[at] for at in at_differences):
         return ""

@@ -1,13 +1,13 @@
-"""Locks that allow one build of a key at a time; the operating system releases them.
+"""Locks that allow one build of a key at a time, and that the operating system releases.
 
-A `flock` on an open file ends with its process, however the process ends, so no lock is ever stale and a lock file left
-behind means nothing. Compilers do not inherit the lock (descriptors close on exec), and forked children close it. As
-native code may fork without Python's handlers, the file is unlocked before it is closed, and a waiting process also
-checks for the entry. `flock` is called directly: a library that falls back to the existence of lock files would bring
-stale locks back, and its import would take longer than a look-up in the cache.
+A `flock` on an open file ends with its process, however the process ends, so no lock is ever stale, and a lock file
+that remains means nothing. Compilers do not inherit the lock, since descriptors close on exec, and forked children
+close it. Some code forks without Python's knowledge, so the file is unlocked before it is closed, and a waiting process
+checks for the entry too. `flock` is called directly. A library that falls back to the existence of lock files would
+make stale locks possible, and its import would take longer than a look-up in the cache.
 
-On some network file systems `flock` is missing, local to each node, or fails. Two builds may then run at once, and both
-publish by a rename: one build is wasted, but no entry is lost.
+On some network file systems, `flock` is missing, local to each node, or fails. Two builds may then run at the same
+time, and both publish by a rename, so only time is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ours: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """Close the descriptors that a forked child inherits: the lock would be held until the child ends."""
+    """Close the descriptors that a forked child inherits, since they would hold the lock until the child ends."""
     while _ours:
         os.close(_ours.pop())
 
@@ -58,12 +58,12 @@ def key_lock(
     is_needless: Callable[[], bool] = lambda: False,
     flock: Flock = fcntl.flock,
 ) -> Iterator[None]:
-    """Hold the lock on `path` during the block; if the file system has no locks, run without one.
+    """Hold the lock on `path` during the block, unless the file system has no locks.
 
     Parameters
     ----------
     path : str
-        The lock file; it is made if it is missing.
+        The lock file, which is made if it is missing.
     timeout_s : float, optional
         Longest wait; None waits until the holder ends.
     on_wait : callable, optional
@@ -71,7 +71,7 @@ def key_lock(
     holder : callable
         Returns the name of the lock's holder, for messages.
     is_needless : callable
-        Called while waiting; once it returns true, the block runs without the lock.
+        Called during the wait. Once it returns true, the block runs without the lock.
     flock : callable
         The locking primitive.
 
@@ -98,7 +98,7 @@ def key_lock(
 
 
 def remove_if_free(path: str) -> None:
-    """Delete a lock file that nobody holds; a process that waits for it makes a new one."""
+    """Delete a lock file that no process holds; a process that waits for it makes a new one."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
@@ -118,7 +118,7 @@ class _Patience:
         self._poll_s = _FIRST_POLL_S
 
     def pause(self) -> None:
-        """Sleep for a short time, or raise an error after the time limit."""
+        """Sleep a short time, and raise an error once the time limit has passed."""
         waited = time.monotonic() - self._began
         if self._timeout_s is not None and waited >= self._timeout_s:
             raise CacheError(
@@ -163,7 +163,7 @@ def _acquire(path: str, flock: Flock, patience: _Patience, is_needless: Callable
 
 
 def _open(path: str) -> int:
-    """Open the lock file, and make its folder if needed: another process may clear the cache at any time."""
+    """Open the lock file, and make its folder if needed, since another process may clear the cache at any time."""
     while True:
         try:
             with no_fork:
@@ -184,7 +184,7 @@ def _close(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, flock: Flock) -> bool | None:
-    """Try to take the lock, and return whether this process holds it; None if locks are unsupported."""
+    """Try to take the lock, and return whether this process has it; None if locks are not supported."""
     try:
         flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The manifest of an entry: records of its outputs and inputs, and of paths that must stay absent, and their checks.
+"""The manifest of an entry, with records of its outputs and inputs and of paths that must not exist, and their checks.
 
 A compiler takes the first header that it finds, so a header that does not exist yet may change a build.
 """
@@ -59,7 +59,7 @@ class FileRecord(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Records of files as columns: a warm load reads hundreds of records, and needs no objects for them.
+    """Records of files as columns, since a warm load reads hundreds of records and needs no objects for them.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class AbsentNames(NamedTuple):
 
 
 class Making(NamedTuple):
-    """Origin of an entry, for reports.
+    """The record of how an entry was made, for users who ask.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Making(NamedTuple):
     reason : str
         Reason that there was no valid entry, such as ``"/home/me/x.cuh changed"``.
     source : str
-        Place that it was fetched from; empty if it was built here.
+        Place from which it was fetched; empty if it was built here.
     """
 
     host: str = ""
@@ -146,18 +146,18 @@ class Manifest(NamedTuple):
     Parameters
     ----------
     digest, kind, name : str
-        Digest, kind and name of the request's key. The key itself is in ``key.json`` beside the manifest; only an
-        explanation of a rebuild reads it.
+        Digest, kind and name of the request's key. The key itself is in ``key.json`` next to the manifest, since only
+        users who ask for the reason of a rebuild need it.
     created_ns : int
         Time of the build.
     recorded_ns : int
         Time at which the dependencies were last hashed or compared, taken before the first of them.
     outputs, dependencies : Files
-        Files that were made; every source and header outside the build folder that compilers read.
+        Files that were made, and every source and header outside of the build folder that compilers read.
     others : Files
-        Other files that decided the outputs, such as compilers and libraries.
+        Other files that the outputs depend on, such as compilers and libraries.
     absent : tuple of AbsentNames
-        Paths that must not exist: a build would find a file there instead of a dependency, or where it found none.
+        Paths that must not exist, since a build would take a file there instead of a dependency, or of no file.
     uncertain : tuple of str
         Dependencies that changed while the build read them, so that the outputs may contain the old or the new
         content, and inputs that are not files. Only the builder's own process uses such outputs.
@@ -217,7 +217,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
 
 
 def _files(columns: Any) -> Files:
-    """Check columns from JSON; a path must be str, since stat reads a number as a file descriptor."""
+    """Check columns from JSON. A path must be a str, since stat takes a number as a file descriptor."""
     files = Files._make(map(tuple, columns))
     is_whole = len(set(map(len, files))) == 1
     if not is_whole or not _are(str, files.paths, files.sha256s) or not _are(int, *files[1:-1]):
@@ -226,7 +226,7 @@ def _files(columns: Any) -> Files:
 
 
 def _absent(folder: str, mtime_ns: int, ctime_ns: int, inode: int, names: Any) -> AbsentNames:
-    """Check one row from JSON; its hundreds of names are checked at once."""
+    """Check one row from JSON, and its hundreds of names in one step."""
     row = AbsentNames(folder, mtime_ns, ctime_ns, inode, tuple(names))
     if type(folder) is not str or not _are(int, (mtime_ns, ctime_ns, inode)) or not _are(str, row.names):
         raise ValueError("damaged names of absent files")
@@ -257,7 +257,7 @@ def in_memory(manifest: Manifest) -> Manifest:
 
 
 def elsewhere(manifest: Manifest) -> Manifest:
-    """Return a manifest without this environment's files, which another release has in its own environment."""
+    """Return a manifest without this environment's files, of which another release has its own."""
     rows = (manifest.dependencies.records, manifest.others.records)
     read, others = (Files.of(row for row in each if row.path == by_name(row.path)) for each in rows)
     absent = tuple(row for row in manifest.absent if row.folder == by_name(row.folder))
@@ -273,13 +273,13 @@ def _located(files: Files) -> Files:
 
 
 def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[str, ...]]:
-    """Group absent paths by their nearest existing folder; the second result has the paths that exist.
+    """Group paths by their nearest existing folder; the second result has the paths that exist now.
 
     Parameters
     ----------
     paths : iterable of str
-        Absolute paths. A path that ends with ``/.`` is a folder that existed, or that could not be used; if the folder
-        is gone, it counts as any other path. A dangling link does not exist.
+        Absolute paths. A path that ends with ``/.`` is a folder that existed, or that could not be used. If the folder
+        does not exist now, it counts as any other path. A dangling link does not exist.
 
     Raises
     ------
@@ -301,9 +301,9 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
             if folder == parent:
                 names.setdefault(folder, [])
                 continue
-            path = parent  # a file may take the name of a folder that is gone
+            path = parent  # a file may take the name of a removed folder
             gone.add(path)
-        # Below the folder there is nothing except perhaps a dangling link: a file may appear at its target.
+        # Below the folder, only a dangling link can exist, and a file may appear at its target.
         first = path if folder == os.path.dirname(path) else path[: path.find("/", len(folder.rstrip("/")) + 1)]
         if first not in links:
             links[first] = _is_link(first)
@@ -325,13 +325,13 @@ def group_absent(paths: Iterable[str]) -> tuple[tuple[AbsentNames, ...], tuple[s
 def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
     """Return the first path that exists now; empty if nothing has changed.
 
-    Two folders that have become one also count as a change, and the reverse: compilers search a folder once.
+    Two folders that have become one, or the reverse, are also a change, since compilers search a folder once.
 
     Parameters
     ----------
     rows : sequence of AbsentNames
     newest_ns : int
-        Limit for times: the stamp of a folder that changed at this time or later proves nothing.
+        Limit for times. The stamp of a folder that changed at this time or later proves nothing.
     """
     moved: dict[str, int] = {}
     for folder, mtime_ns, ctime_ns, inode, names in rows:
@@ -339,7 +339,7 @@ def new_file(rows: Sequence[AbsentNames], newest_ns: int) -> str:
             now = os.stat(folder)
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             now = None  # in another user's folder, this user's compilers find nothing either
-        except OSError as error:  # such as a loop of links, where a compiler stops
+        except OSError as error:  # for example, a loop of links, at which a compiler stops
             if inode or error.errno in PASSING:
                 return folder
             continue
@@ -379,7 +379,7 @@ _Stamp = tuple[int, int, int]
 
 
 def _nearest(folder: str, stamps: dict[str, _Stamp | None]) -> str:
-    """Return the folder, or the nearest existing one above it, and add its stamp."""
+    """Return the folder, or the nearest existing one above it, and record its stamp."""
     while True:
         if folder not in stamps:
             stamps[folder] = _stamp(folder)
@@ -390,7 +390,7 @@ def _nearest(folder: str, stamps: dict[str, _Stamp | None]) -> str:
 
 
 def _stamp(folder: str) -> _Stamp | None:
-    """Return a folder's stamp; None if it is no folder."""
+    """Return a folder's stamp; None for other paths."""
     try:
         status = os.stat(folder)
     except ValueError:

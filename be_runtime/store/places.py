@@ -1,4 +1,4 @@
-"""Stores that share artifacts with other machines, and the exchange of one artifact with them after a cache miss.
+"""Stores that share artifacts with other machines, and the exchange of an artifact with them after a cache miss.
 
 An export file is a zip of artifacts, each under the digest of its movable key, with a member ``be-export`` that states
 the format.
@@ -34,7 +34,7 @@ _FORMAT = b"1\n"
 
 
 class Imported:
-    """The imported artifacts of one cache, each under the digest of its movable key: a `Store` that is only read.
+    """The imported artifacts of one cache, each under the digest of its movable key. This `Store` is only read.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Imported:
         return self.folder.is_dir()
 
     def get(self, wanted: sharing.Query) -> Artifact | None:
-        """See `Store.get`. An artifact that another user could have written counts as missing."""
+        """See `Store.get`. An artifact that another user can change counts as missing."""
         path = self._path(wanted.key.digest)
         data = b""
         with contextlib.suppress(OSError):
@@ -72,10 +72,10 @@ class Imported:
         return unpack(data, sharing.where_of(self), wanted.verify) if data else None  # a crash may leave an empty file
 
     def put(self, wanted: sharing.Query, artifact: Artifact) -> None:
-        """See `Store.put`. It does nothing: only a person imports artifacts."""
+        """See `Store.put`. It does nothing, since only users import artifacts."""
 
     def store(self, digest: str, data: bytes) -> None:
-        """Keep an artifact as one file, and replace an older one of the same entry.
+        """Write an artifact as one file, and replace an older one of the same entry.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Imported:
 
 
 class ExportWriter:
-    """Write an export file, which gets its name once it is whole.
+    """Write an export file, which gets its name once it is complete.
 
     Raises
     ------
@@ -114,12 +114,12 @@ class ExportWriter:
 
     def __enter__(self) -> Self:
         with self._writing():
-            self._file = self._partial.open("xb")  # follows no link, and overwrites no file
+            self._file = self._partial.open("xb")  # follow no link, and write no file of another user
             self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
         try:
             self._write(EXPORT_MARK, _FORMAT)
         except ArgumentError as error:
-            with contextlib.suppress(ArgumentError):  # closing writes, too
+            with contextlib.suppress(ArgumentError):  # closing also writes
                 self.__exit__(type(error))
             raise
         return self
@@ -155,7 +155,7 @@ class ExportWriter:
 
 
 def read_export(path: Path, verify: signing.Verifier | None = None) -> Iterator[Artifact]:
-    """Iterate over the artifacts in an export file; check the hashes of each, and its signature with `verify`.
+    """Iterate over the artifacts in an export file, after checks of the hashes and, with `verify`, of the signatures.
 
     Raises
     ------
@@ -231,7 +231,7 @@ class Exchange:
     _found: Artifact | None = field(default=None, init=False)
 
     def get(self, building: publish.Building, *, force: bool) -> bool:
-        """Make the entry from the first store that has it; return False if none has it, or `force` asks for a build."""
+        """Make the entry from the first store that has it; return False if none has it, or if `force` is set."""
         if force:
             self._asked = [*self.stores]
             return False
@@ -256,7 +256,7 @@ class Exchange:
         return False
 
     def _report(self, store: sharing.Store, problem: Exception) -> None:
-        """Show the user the reason that an artifact is not used, without the store's secrets."""
+        """Show the user why an artifact is not used, without the store's secrets."""
         if not isinstance(problem, BeRuntimeError):
             problem = LoadError(f"{sharing.where_of(store)} can't be used here: {problem!r}")
         text = problem.message
@@ -266,7 +266,7 @@ class Exchange:
         self.say("; ".join([shown, "it is not used", *problem.hints]))
 
     def put(self, entry: cache.Entry) -> None:
-        """Give an entry's artifact to the stores that did not have it."""
+        """Send an entry's artifact to the stores that did not have it."""
         if not self.offers:
             return
         try:
@@ -297,12 +297,12 @@ def open_exchange(
     say: Callable[[str], object],
     cache_dir: Path,
 ) -> Exchange | None:
-    """Open the stores that may have an entry; None if there are none.
+    """Open the stores that may have an entry; None if there are no stores.
 
     Parameters
     ----------
     share : callable
-        Returns the part of the entry that is shared; called only if there is a store.
+        Returns the part of the entry that is shared. It is called only if there is a store.
     name : str
         Name for messages.
     has_come : callable
@@ -337,5 +337,5 @@ def open_exchange(
 
 @made_once(2)
 def _open_job(say: Callable[[str], object], patience_s: float, *, verbose: bool) -> job.Job:
-    """Return the process's only `Job`, which keeps a record of its requests."""
+    """Return the process's only link to the other processes of its job, which remembers the requests."""
     return job.Job(find_job_store, say, say if verbose else lambda _: None, patience_s=patience_s)

@@ -1,7 +1,7 @@
-"""Build an entry after a cache miss: one process builds in a staging folder and publishes; the others wait.
+"""Build an entry after a cache miss. One process builds in a staging folder and publishes, and the others wait.
 
-A staging folder is named after its key, host and process, so that another process can name the builder, and remove the
-folders of killed builds.
+A staging folder is named after its key, host and process, so that another process can see who builds, and remove the
+files of killed builds.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _UNFINISHED = r"(?:manifest|pruning)\.json\.[0-9a-f]{8}"
 """Temporary files of `be_runtime.store.cache.replace_file`."""
 
 DEAD_OWNER_AGE_S = 3600.0
-"""Time to keep a dead owner's folder: a live process in a container with our host name may look dead."""
+"""Time to keep a dead owner's folder, since a live process in a container with the same host name may seem dead."""
 
 ANY_OWNER_AGE_S = 48 * 3600.0
-"""Time after which any folder is removed, also another host's: no build takes this long."""
+"""Time after which any folder is removed, also another host's, since no build takes this long."""
 
 MOST_VARIANTS = 4
-"""Number of entries to keep for one key, for headers that are switched back and forth."""
+"""Number of entries to keep for one key, for headers that change back and forth."""
 
 GRACE_NS = 60_000_000_000
-"""Time to keep a superseded entry: another process may have found it and be about to load it."""
+"""Time to keep a superseded entry, since another process may have found it and may load it soon."""
 
 
 def discard(base: str, path: str, digest: str) -> bool:
-    """Move an entry aside in one step, then delete it; return False if it was gone already.
+    """Move an entry away in one step, then delete it; return False if it did not exist.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def discard(base: str, path: str, digest: str) -> bool:
     except OSError:
         if not os.path.isdir(path):
             return False
-        # The disk is full, or the folder is in an overlay's lower layer: without a manifest it is no entry.
+        # The disk is full, or the folder is in an overlay's lower layer. A folder without a manifest is no entry.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{path}/{MANIFEST}")
         aside = path
@@ -78,7 +78,7 @@ def discard(base: str, path: str, digest: str) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Delete a folder and its contents; files that can't be deleted now are swept later."""
+    """Delete a folder and its contents; files that can't be deleted now are removed later."""
     import shutil
 
     for _ in range(2):  # a network file system may fail once
@@ -103,7 +103,7 @@ def builder_of(base: str, digest: str) -> str:
 
 
 def sweep(base: str, *, now_s: float | None = None) -> int:
-    """Remove the folders that killed processes left, and return their number."""
+    """Remove the folders of killed processes, and return their number."""
     removed = 0
     now_s = time.time() if now_s is None else now_s
     sweep_unfinished(base)
@@ -118,7 +118,7 @@ def sweep(base: str, *, now_s: float | None = None) -> int:
 
 
 def sweep_unfinished(folder: str) -> None:
-    """Remove the temporary files that killed processes left in a folder."""
+    """Remove the temporary files of killed processes in a folder."""
     with contextlib.suppress(OSError), os.scandir(folder) as items:
         for item in items:
             if re.fullmatch(_UNFINISHED, item.name) and time.time() - item.stat().st_mtime > DEAD_OWNER_AGE_S:
@@ -126,7 +126,7 @@ def sweep_unfinished(folder: str) -> None:
 
 
 def is_abandoned(name: str, age_s: float, *, host: str, is_alive: Callable[[int], bool]) -> bool:
-    """Return whether a staging folder's process is gone; False for any other folder. Pure."""
+    """Return whether a staging folder's process has ended; False for any other folder. Pure."""
     match = re.fullmatch(_NAME, name)
     if match is None:
         return False
@@ -177,16 +177,16 @@ def open_stage(folder: str, reason: str) -> Stage:
 
 
 def build_began(folder: str, now_ns: int) -> int:
-    """Return the start time of the build in a new folder: the earlier of its file system's and this machine's time.
+    """Return the start time of the build in a new folder, the earlier of its file system's clock and this machine's.
 
-    On local file systems both are the same clock, so a file that changed right before the build is not in doubt. A file
-    server has a clock of its own, and the files of a build may be on either machine.
+    On local file systems, both are the same clock, so a file that changed right before the build is not uncertain. A
+    file server has its own clock, and the files of a build may be on either machine.
     """
     return min(os.stat(folder).st_ctime_ns, now_ns)
 
 
 def publish(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutput) -> tuple[str, Manifest]:
-    """Move a build's outputs into a new entry of `key`. After an error the call may be repeated.
+    """Move a build's outputs into a new entry of `key`. After an error, the call may be repeated.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def publish(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOutp
 def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
     """Remove a key's damaged and superseded entries.
 
-    A removed library stays mapped in processes that have loaded it: its file is unlinked, never written to.
+    A removed library stays mapped in processes that have loaded it, since its file is unlinked and never written.
     """
     for folder in {*damaged, *superseded(cache.variant_folders(base, digest), time.time_ns())}:
         with contextlib.suppress(OSError):
@@ -228,14 +228,14 @@ def trim(base: str, digest: str, damaged: Iterable[str] = ()) -> None:
 
 
 def superseded(folders: Sequence[str], now_ns: int) -> list[str]:
-    """Select the superseded entries of a key: beyond the newest few and past their grace time. Pure.
+    """Select the superseded entries of a key, which are neither among the newest few nor in their grace time. Pure.
 
     Parameters
     ----------
     folders : sequence of str
         The key's entries, newest first.
     now_ns : int
-        The time.
+        Current time.
     """
     return [folder for folder in folders[MOST_VARIANTS:] if created_ns(folder) < now_ns - GRACE_NS]
 
@@ -252,7 +252,7 @@ def _describe(base: str, key: keys.CacheKey, stage: Stage, output: cache.BuildOu
     records = record_files([*read, *looked_at], known).records
     dependencies: dict[str, FileRecord | None] = {path: records.get(path) for path in read}
     others: dict[str, FileRecord | None] = {path: records.get(path) for path in looked_at}
-    for path in appeared:  # the build could not use it: it is a folder, or lacks permissions
+    for path in appeared:  # the build could not use it because of its permissions, or since it is a folder
         others[path] = examine.record_stat(path, path) if os.path.isfile(path) else None
     both = {**dependencies, **others}
     uncertain = [*output.unknown, *(path for path, record in both.items() if record is None)]
@@ -303,7 +303,7 @@ def _collect(stage: Stage, name: str) -> FileRecord:
 
 
 def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
-    """Return the absolute paths of the files outside the build's folder, each once, in order."""
+    """Return the absolute paths of the files outside of the build's folder, each once, in order."""
     found: dict[str, None] = {}
     for path in map(str, paths):
         full = path if path.startswith("/") else os.path.normpath(f"{work}/{path}")
@@ -313,7 +313,7 @@ def _outside(work: str, paths: Iterable[Path | str]) -> list[str]:
 
 
 def record_dependency(path: str) -> FileRecord | None:
-    """Return a dependency's record; None if the file is gone or is no regular file."""
+    """Return a dependency's record; None if the file was removed or is not a regular file."""
     try:
         return examine.record_file(path, path)
     except (FileNotFoundError, NotRegularError):
@@ -327,7 +327,7 @@ def record_files(paths: Iterable[Path | str], known: cache.Recorded) -> cache.Re
     ----------
     paths : iterable of Path or str
     known : Recorded
-        Earlier records; a file with a record is hashed again only if its stat has changed.
+        Earlier records. A file with a record is hashed again only if its stat has changed.
     """
     records = {**known.records}
     for path in map(str, paths):
@@ -349,8 +349,9 @@ def _is_as_recorded(record: FileRecord) -> bool:
 def _recorded_before(base: str, digest: str, began_ns: int) -> set[FileRecord]:
     """Return the records of files that a key's entries took before a build began.
 
-    A file that still matches such a record has not changed during the build, whatever its file system's clock shows. A
-    clock that is ahead dates all changes after the build's start, and without this check every load would build again.
+    A file that still matches such a record has not changed during the build, whatever its file system's clock shows.
+    With a clock that is ahead, all changes seem to come after the build's start. Without this check, every load would
+    build again.
     """
     manifests = (cache.read_manifest(folder, digest) for folder in cache.variant_folders(base, digest))
     older = [manifest for manifest in manifests if manifest is not None and manifest.recorded_ns < began_ns]
@@ -384,11 +385,11 @@ class Building:
         self.entry = cache.Entry(Path(path), manifest, built=True, reason=stage.reason)
 
     def is_there(self) -> bool:
-        """Return whether the cache has a valid entry now: another machine may have built it."""
+        """Return whether another machine has added a valid entry to the cache meanwhile."""
         return cache.look_up(self._base, self._key.digest).manifest is not None
 
     def take(self) -> None:
-        """Take the entry that another machine has put into the cache.
+        """Use the entry that another machine has added to the cache.
 
         Raises
         ------
@@ -402,13 +403,13 @@ class Building:
         self.entry = cache.Entry(Path(found.folder), found.manifest, built=False)
 
     def _has_come(self) -> bool:
-        """Return whether the entry exists already: the lock's holder may release the lock late, or hang."""
+        """Return whether the entry exists already, since the lock's holder may release the lock late, or hang."""
         before, self._seen = self._seen, cache.variant_folders(self._base, self._key.digest)
         return self._seen != before and not self._force and self.is_there()
 
     @contextlib.contextmanager
     def opened(self, timeout_s: float | None, on_wait: lock.OnWait | None, flock: lock.Flock) -> Iterator[Building]:
-        """Hold the key's lock; make the folder unless another process has built the entry during the wait."""
+        """Hold the key's lock, and make the folder unless another process has built the entry during the wait."""
         base, digest = self._base, self._key.digest
         with lock.key_lock(
             lock_file(base, digest),

@@ -1,4 +1,4 @@
-"""Exchange entries with a remote cache: open it from settings, limit the time of each request, rest after faults."""
+"""Exchange entries with the remote cache of the settings, with a time limit for requests and a pause after faults."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ T = TypeVar("T")
 
 _MISSES = (404, 410)
 _FAULTS, _REST_S = 2, 60.0
-"""Consecutive faults after which the server gets no requests, and seconds until the next request."""
+"""Number of faults in a row after which the server is not asked, and the duration of this pause in seconds."""
 
 _LONGEST = 300
-"""Most characters of an error's text."""
+"""Largest number of characters of an error's text."""
 
 _told: set[str] = set()
 """Messages about settings that this process has shown."""
 
 _SHARED = forks.ThreadLock()
-"""Lock for changes of the lists of messages and uploads."""
+"""Lock for threads that change the lists of messages and uploads."""
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def _fsspec() -> Any:
         The package is not installed.
     """
     try:
-        import fsspec  # takes 300 ms with S3
+        import fsspec  # the import takes 300 ms with S3
     except ImportError as error:
         raise ArgumentError(
             f"the remote cache needs the package fsspec: {error}", hints=("pip install 'brainevent-toolchain[s3]'",)
@@ -95,7 +95,7 @@ class FsspecCache:
             raise ArgumentError(f"the remote cache {self._scheme}:// can't be used: {error}") from None
 
     def get(self, digest: str) -> bytes | None:
-        """Return the file of a digest, None if there is none; see `_bounded` for errors."""
+        """Return the file of a digest, or None if there is none; see `_bounded` for errors."""
 
         @_unquoted()
         def read(watch: Watch, system: Any) -> bytes | None:
@@ -124,12 +124,12 @@ class FsspecCache:
         return f"{self._folder}/{FOLDER}/{digest}"
 
     def _bounded(self, use: Callable[[Watch, Any], T]) -> T:
-        """Call a function with the file system; the time limit includes the connection.
+        """Call a function with the file system within the time limit, which includes the setup of the file system.
 
         Raises
         ------
         OSError
-            The call takes too long, or the file system raised an error; the text has only its number or type.
+            The call takes too long, or the file system raised an error, whose type is named without its text.
         """
         until = time.monotonic() + self._timeout_s
         system = run_bounded(lambda _: self._connected(), self._timeout_s, self._timeout_s)
@@ -137,11 +137,11 @@ class FsspecCache:
 
     @_unquoted()
     def _connected(self) -> Any:
-        """Return the file system; fsspec keeps one for each process, since no file system survives a fork."""
+        """Return the file system, of which fsspec keeps one for each process, since none works after a fork."""
         options = {"auto_mkdir": True} if self._scheme in ("file", "local") else {}
         system = self._fsspec.filesystem(self._scheme, **options)
         if hasattr(system, "connect"):
-            system.connect()  # else the first request takes 0.2 s longer for S3
+            system.connect()  # otherwise, the first request takes 0.2 s longer for S3
         return system
 
 
@@ -192,7 +192,7 @@ class HttpCache:
 class Carrier(Protocol):
     """The transport of a remote cache. Both functions end within their time limit.
 
-    They may raise any error whose text does not quote the server, which may repeat the request and its secrets.
+    They may raise any error whose text quotes no server, since a server may repeat the request and its secrets.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class Carrier(Protocol):
 
 
 class Health:
-    """Counter of a server's consecutive faults, for reading or for writing."""
+    """Number of a server's faults in a row, for reads or for writes."""
 
     def __init__(self) -> None:
         self._faults, self._rests_until = 0, 0.0
@@ -221,7 +221,7 @@ class Health:
         return time.monotonic() < self._rests_until
 
     def note(self, *, is_fault: bool) -> bool:
-        """Count a fault, or reset the count after an answer; return whether the server rests from now on."""
+        """Count a fault, or reset the count after an answer; return whether this fault begins a pause."""
         self._faults = self._faults + 1 if is_fault else 0
         if self._faults >= _FAULTS:
             self._rests_until = time.monotonic() + _REST_S
@@ -252,7 +252,7 @@ class RemoteCache:
     source : RemoteSource
     link : Link
     say : callable
-        Shows the user a fault; each fault is shown once in a process.
+        Shows the user a fault. Each fault is shown once in a process.
     writes : bool
         Whether entries that are built here are uploaded.
     timeout_s : float
@@ -274,7 +274,7 @@ class RemoteCache:
         return unpack(found[0], where_of(self), wanted.verify) if found and found[0] else None
 
     def put(self, wanted: Query, artifact: Artifact) -> None:
-        """See `Store.put`. The upload runs in a thread; the process waits for the upload before it ends."""
+        """See `Store.put`. The upload runs in parallel with the load, and the process waits for it before it ends."""
         if not self._writes or self.link.writing.is_resting:
             return
         put = functools.partial(self.link.carrier.put, wanted.key.digest, artifact.packed)
@@ -283,14 +283,14 @@ class RemoteCache:
         with _SHARED:
             try:
                 thread.start()
-            except RuntimeError:  # no more threads, or the process ends
+            except RuntimeError:  # there are no more threads, or the process ends
                 return
             if not uploads:
                 atexit.register(self.link.finish, self._timeout_s)
             uploads[:] = [*filter(threading.Thread.is_alive, uploads), thread]
 
     def _try(self, what: str, health: Health, request: Callable[[], object]) -> None:
-        """Run a request unless the server rests; report a fault."""
+        """Run a request unless the server pauses, and report a fault."""
         if health.is_resting:
             return
         try:
@@ -372,7 +372,7 @@ def open_verifier(source: RemoteSource) -> Verifier | None:
 def open_signer(settings: Settings, system: System, say: Say) -> Sign | None:
     """Return the function that signs entries with the key in ``BE_REMOTE_CACHE_PRIVATE_KEY``; None if it is not set.
 
-    If others can read the key, the process warns once: containers mount secrets with such permissions.
+    A key that other users can read gives one warning in a process and is accepted, since containers mount secrets so.
 
     Raises
     ------

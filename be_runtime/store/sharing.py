@@ -1,4 +1,4 @@
-"""Artifacts that other machines use: movable keys, and cache entries as artifacts with a list of their inputs.
+"""Artifacts for other machines, with movable keys and a list of the inputs of cache entries.
 
 Another machine finds an artifact by its movable key, in which names such as ``<toolkit>`` replace this machine's
 folders. The artifact is used only if a build here would read the same inputs.
@@ -48,7 +48,7 @@ _PATIENCE_S, _LARGEST_INPUT = 10.0, 1 << 32
 
 
 class Query(NamedTuple):
-    """A request for an artifact, sent to stores before a build.
+    """An artifact that stores may have, so that it need not be built.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Query(NamedTuple):
     name : str
         Name for messages.
     has_come : callable
-        Returns whether the entry is now in this machine's cache: machines may share the cache's folder.
+        Returns whether the entry is in this machine's cache by now, since machines may share the cache's folder.
     verify : Verifier, optional
         The trusted keys.
     """
@@ -69,7 +69,7 @@ class Query(NamedTuple):
 
 
 class Store(Protocol):
-    """A place that may have an artifact. It never fails a load: the caller reports an error and asks the next store.
+    """A place that may have an artifact. Its errors stop no load: the caller reports them and asks the next store.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Roots(NamedTuple):
     folders: tuple[tuple[str, str], ...]
 
     def name(self, text: str) -> str:
-        """Replace the nearest root in a path, or in a compiler's flag with a path, by its name; other text stays."""
+        """Replace the nearest root in a path, or in a compiler's flag with a path, by its name; keep other text."""
         flag = next((flag for flag in _FOLDER_FLAGS if text.startswith(f"{flag}/")), "")
         path = text[len(flag) :]
         within = [(folder, name) for folder, name in self.folders if path == folder or path.startswith(f"{folder}/")]
@@ -130,21 +130,21 @@ class Roots(NamedTuple):
         return f"{flag}{name}{path[len(folder) :]}"
 
     def paths(self, named: str) -> tuple[str, ...]:
-        """Return the paths here that `name` turns into this text; none if the root is unknown here."""
+        """Return the paths on this machine that `name` converts to this text; none if the root is unknown here."""
         if not named.startswith("<"):
             return (named,)
         head, _, rest = named.partition(">")
         return tuple(folder + rest for folder, name in self.folders if name == f"{head}>")
 
     def named_in(self, data: bytes) -> str:
-        """Return the first folder that compiled code names; empty if it names none."""
+        """Return the first folder that compiled code contains; empty if it contains none."""
         texts = (re.escape(folder.encode("utf-8", "surrogateescape")) for folder, _ in self.folders)
         found = re.search(rb"(?:" + b"|".join(texts) + rb")(?![\w.+-])", data) if self.folders else None
         return found[0].decode("utf-8", "replace") if found else ""
 
 
 def key_roots(key: keys.CacheKey, machine: Iterable[tuple[str, str]], folders: Iterable[Path] = ()) -> Roots:
-    """Return the roots of a key: the author's folders, the toolkit, the compiler, and the machine's roots.
+    """Return the roots of a key, which are the author's folders, the toolkit, the compiler, and the machine's roots.
 
     An author's folder below another folder of the search gets no name of its own. A compiler finds its files by either
     folder, so machines share an entry only if their folders are nested in the same way.
@@ -200,7 +200,7 @@ def movable_key(key: keys.CacheKey, roots: Roots) -> keys.CacheKey:
     flags = key.texts("cflags")
     texts["cflags"] = flags[len(own) if own and flags[: len(own)] == own else _count_naming(flags) :]
     named = {label: [roots.name(text) for text in found] for label, found in texts.items()}
-    # A component of the toolchain is its version and its path.
+    # A component of the toolchain has a version and a path.
     parts = (text.partition(" ") if text[:1].isdigit() else ("", "", text) for text in key.texts("toolchain"))
     named["toolchain"] = [f"{version}{space}{roots.name(path)}" for version, space, path in parts]
     return key.with_texts(named)
@@ -219,7 +219,7 @@ def naming_flags(roots: Roots, *, is_cuda: bool) -> tuple[str, ...]:
 
 
 def _count_naming(flags: Sequence[str]) -> int:
-    """Count the leading flags of `naming_flags`, from any environment: an author's flags come after them."""
+    """Count the leading flags of `naming_flags`, from any environment; an author's flags follow them."""
     step = 2 if flags[:1] == ("-Xcompiler",) else 1
     count = 0
     while _NAMING_FLAG.fullmatch("".join(flags[count + step - 1 : count + step])) and (
@@ -230,13 +230,13 @@ def _count_naming(flags: Sequence[str]) -> int:
 
 
 def unnamed_paths(key: keys.CacheKey) -> tuple[str, ...]:
-    """Return the paths in a movable key, one a line: only machines with equal paths share its entry."""
+    """Return the paths in a movable key, one a line, since only machines with equal paths share its entry."""
     fields = ((label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label))
     return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))
 
 
 class Shareable(NamedTuple):
-    """The part of an entry that other machines can use: its artifact.
+    """The part of an entry that other machines can use, which is its artifact.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def pack_entry(folder: Path, manifest: Manifest, share: Shareable, sign: signing
     Raises
     ------
     LoadError
-        The entry is for this machine alone, was removed, or has a file that can't be read.
+        The entry is only for this machine, was removed, or has a file that can't be read.
     """
     name = f"{manifest.name} {manifest.digest[:12]}"
     if manifest.uncertain:
@@ -300,12 +300,12 @@ def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: st
     staging : Path
         Folder for the outputs.
     source : str
-        Place that the artifact comes from, for the entry's record.
+        Place from which the artifact comes, for the entry's record.
 
     Raises
     ------
     LoadError
-        The artifact is of another entry, or made from other files than this machine's.
+        The artifact is of another entry, or was made from files that differ from this machine's.
     """
     began_ns = publish.build_began(str(staging), time.time_ns())
     where, table = artifact.where, artifact.table
@@ -329,8 +329,8 @@ def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: st
 def _compared(files: Mapping[str, str], where: str) -> dict[str, FileRecord]:
     """Record files of this machine after a comparison of their hashes.
 
-    An artifact may name any file, so there are limits. Devices and the kernel's files are no inputs of a build, and
-    opening some of them has effects.
+    An artifact may name any file, so large files, devices and the kernel's files are refused. Devices and the kernel's
+    files are no inputs of a build, and opening some of them has effects.
     """
     records, until = {}, time.monotonic() + _PATIENCE_S
     for path, digest in files.items():
@@ -359,7 +359,7 @@ def _without_links(roots: Roots) -> Roots:
 
 
 def _local(files: Iterable[tuple[str, str]], roots: Roots, where: str) -> dict[str, str]:
-    """Return the paths here and their expected hashes; of paths with one name all that exist: a build may read any."""
+    """Return paths of this machine and their expected hashes; of paths with one name, all that exist may be read."""
     found: dict[str, str] = {}
     for named, digest in files:
         paths = roots.paths(named)
@@ -372,14 +372,14 @@ def _local(files: Iterable[tuple[str, str]], roots: Roots, where: str) -> dict[s
 def _absent(rows: Sequence[AbsentNames], roots: Roots) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Iterate over the absent names of a manifest, see `Inputs.absent`."""
     first = {row.inode: at for at, row in reversed([*enumerate(rows)])}
-    for row in rows:  # each folder exists, so it has an inode
+    for row in rows:  # each existing folder has an inode
         yield roots.name(row.folder), first[row.inode], row.names
 
 
 def _absent_here(rows: Sequence[tuple[str, int, tuple[str, ...]]], roots: Roots, where: str) -> tuple[str, ...]:
     """Return the paths that must be absent here, after a check that they are.
 
-    Folders that were one folder on the machine of the build must be one here: compilers search a folder once.
+    Folders that were one folder on the machine of the build must be one here, since compilers search a folder once.
     """
     folders = [roots.paths(named) for named, *_ in rows]
     if not all(folders):

@@ -16,7 +16,7 @@ from be_toolchain.machine.trust import SMALL, Judge, distrust_entry, read_regula
 from be_toolchain.terminal import shown_key
 
 _PRIVATE = "private-ed25519:"
-"""Prefix of a private key's file, so that nobody confuses it with a public key."""
+"""Prefix of a private key's text, so that users do not confuse it with a public key."""
 
 Sign = Callable[[bytes], bytes]
 """Function of data; returns the 64 bytes of its signature."""
@@ -143,11 +143,11 @@ def read_verifier(keys: str, named_by: str) -> Verifier:
 
 
 def _read_public(word: str, named_by: str) -> list[bytes]:
-    """Parse a public key, or read the keys in the file that a text names."""
+    """Return the key in a text, or the keys in the file that it names."""
     raw = _decoded(word)
     if raw is not None:
         return [raw]
-    if not word.startswith(("/", "~")):  # the working folder may have another user's file of that name
+    if not word.startswith(("/", "~")):  # another user may have made a file of that name in the working folder
         hint = "python -m be_runtime cache keygen prints a key; name a file of keys by its absolute path"
         raise ArgumentError(f"{named_by} is {shown_key(word)!r}, neither a key nor an absolute path", hints=(hint,))
     text = _read(Path(word), named_by, judge=distrust_entry)
@@ -177,7 +177,7 @@ def _read(path: Path, named_by: str, judge: Judge | None = None) -> str:
 
 
 def _decoded(text: str) -> bytes | None:
-    """Return the 32 bytes of a key; None if the text is no key."""
+    """Return the 32 bytes of a key; None if the text is not a key."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -36,7 +36,7 @@ class TorchArrays:
         self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
-        """Return a dictionary key of the inputs' properties that a plan depends on."""
+        """Return the properties of inputs on which a call depends, as a key of a dictionary."""
         tensor, key = self._tensor, []
         for x in given:  # faster than a comprehension
             if isinstance(x, tensor):
@@ -76,7 +76,7 @@ class TorchArrays:
         return made
 
     def make(self, rows: Sequence[Row | None], given: Sequence[Any], device: Any) -> list[Any]:
-        """Make new tensors; ``empty_like`` takes half the time of ``empty``."""
+        """Return new tensors. A tensor like another one is made in half the time."""
         empty, empty_like, place = self._torch.empty, self._torch.empty_like, device or self._platform
         made: list[Any] = []
         for row in rows:
@@ -92,8 +92,8 @@ class TorchArrays:
         return array.detach().clone(memory_format=self._torch.contiguous_format)
 
     def fit(self, array: Any) -> Any:
-        """Return a tensor, or a copy that is contiguous, aligned and without a pending ``conj()``."""
-        if not isinstance(array, self._tensor) or array.layout is not self._torch.strided:
+        """Return a tensor that a kernel can take, which is the tensor itself or a copy."""
+        if not isinstance(array, self._tensor):
             return array
         plain = array.resolve_conj().resolve_neg().contiguous()
         is_fake = type(array) is not self._tensor or self._torch.compiler.is_compiling()
@@ -161,7 +161,7 @@ class TorchFunction(ForeignFunction):
         return self._by_operator(self._operator, self._as_tensors(given), attributes)
 
     def refuse_transforms(self, given: Sequence[Any]) -> None:
-        """Raise an error for tensors of ``torch.func`` or forward mode: a call would drop batch axes and tangents."""
+        """Raise an error for a tensor of ``torch.func`` or of forward mode, since a call would lose its other parts."""
         if not self._has_transforms() and self._forward_mode._current_level < 0:  # noqa: SLF001 - no public name
             return
         for number, each in enumerate(given):
@@ -175,7 +175,7 @@ class TorchFunction(ForeignFunction):
                 )
 
     def route(self, given: Sequence[Any]) -> str:
-        """Return a call's route: ``"derivative"``, ``"operator"`` for tensor subclasses, or empty for a direct call."""
+        """Return the kind of a call, ``"operator"`` for other classes of tensors, ``"derivative"``, or empty."""
         tensors = [each for each in given if isinstance(each, self._torch.Tensor)]
         if any(each.requires_grad for each in tensors):
             return "derivative"
@@ -229,7 +229,7 @@ class TorchFunction(ForeignFunction):
         rules = self._function.derivative
         if plan is None and (rules.forward is None or rules.forward.is_kernel):
             return self._by_operator(self._derived, given, attributes)
-        given += [None] * (len(self._args) - len(given))  # rules take all inputs, also those omitted
+        given += [None] * (len(self._args) - len(given))  # rules also get the optional inputs that the call omits
         kept_rules, call = (None, None) if plan is None else plan.kept.get("call", (None, None))
         if kept_rules is not rules:
             call = self.ruled(given, attributes, plan)
@@ -263,7 +263,7 @@ class TorchFunction(ForeignFunction):
         return Call(self, attributes, len(self._rets), moving, forward, backward, transposes, plain, direct)
 
     def _direct(self, backward: BoundRule | None, given: Sequence[Any]) -> BoundRule | None:
-        """Return the rule with a direct call of its kernel, which takes half the time; None if the kernel has none."""
+        """Return the rule as a call of its kernel in C, which takes half the time; None if that is not possible."""
         if backward is None or not backward.rule.is_kernel or not all(x is not None and is_inexact(x) for x in given):
             return None
         kernel, results = backward.rule.function.in_torch(), len(self._rets)  # type: ignore[attr-defined]
@@ -292,7 +292,7 @@ class TorchFunction(ForeignFunction):
 
 
 class PlatformFunction:
-    """A function for CPU and GPU: the first tensor's device decides.
+    """A function for CPU and GPU, of which the first tensor's device selects one.
 
     Parameters
     ----------

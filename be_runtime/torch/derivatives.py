@@ -29,7 +29,7 @@ class Call(NamedTuple):
     direct: BoundRule | None
 
     def ahead(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Run the forward pass, and return the results and the residuals for the backward rule."""
+        """Return the results, and the values that the backward rule needs in addition to the inputs."""
         if self.forward is None:
             if self.plan is not None:
                 return listed(self.function.run(arrays[: len(arrays) - len(self.plan.absent)], self.plan)), ()
@@ -43,7 +43,7 @@ class Call(NamedTuple):
         return listed(given[0]), given[1]
 
     def needs_inputs(self, kept: Any) -> bool:
-        """Return whether the backward rule takes the inputs in addition to the residuals."""
+        """Return whether the backward rule takes the inputs in addition to the values of the forward rule."""
         if self.forward is None or self.backward is None:
             return True
         return self.backward.rule.is_kernel and self.backward.rule.inputs != len(_leaves(kept)) + self.results
@@ -122,7 +122,7 @@ class _Like:
 
 
 def _asked(rule: BoundRule, *arrays: Any) -> Any:
-    """Call a rule; a rule that is a Python function must accept PyTorch's tensors.
+    """Call a rule, which may be a Python function that works only for JAX's arrays.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def _asked(rule: BoundRule, *arrays: Any) -> Any:
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    """Return whether a function of JAX raised an error; JAX adds a note where it removes its frames."""
+    """Return whether a function of JAX raised an error, also if JAX has replaced its frames by a note."""
     within = error.__traceback__
     while within is not None and within.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "jax":
         within = within.tb_next
@@ -162,7 +162,7 @@ def listed(results: Any) -> list[Any]:
 
 
 def _leaves(kept: Any) -> list[Any]:
-    """Return the tensors in the residuals, which may be a pytree of PyTorch."""
+    """Return the tensors that a forward rule kept, in any structure."""
     from torch.utils import _pytree
 
     return [each for each in _pytree.tree_leaves(kept) if each is not None]

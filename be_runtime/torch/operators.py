@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from be_runtime.torch import TorchFunction
 
 _NUMBERS = itertools.count()
-"""Counter that makes the names of operators unique."""
+"""Numbers for the names of operators, of which each function has its own."""
 
 
 def attribute_text(attributes: Mapping[str, Any]) -> str:
-    """Format attributes as a text; formatting each value makes varying numbers constants for ``torch.compile``."""
+    """Return attributes as a text, whose format makes a number that a PyTorch program varies a constant."""
     plain = {
         name: each if type(each) in (int, float) or not hasattr(each, "tolist") else each.tolist()
         for name, each in attributes.items()
@@ -50,14 +50,14 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Floats(ast.NodeTransformer):
-    """Replaces the floats that Python prints as names, ``nan``, ``inf`` and imaginary ones, by constants."""
+    """Replaces the floats that Python writes as names, which are ``nan``, ``inf``, and imaginary ones."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Constant(complex(node.id) if node.id.endswith("j") else float(node.id))
 
 
 def call_operator(function: TorchFunction) -> Any:
-    """Make the operator that represents a call in programs of ``torch.compile``.
+    """Return the PyTorch operator that stands for a call in programs of ``torch.compile``.
 
     Its second argument is the text of the attributes, since operators take no dictionaries.
     """

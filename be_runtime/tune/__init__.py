@@ -1,1 +1,1 @@
-"""Tuning: compile and time the configurations of a kernel once, and store the fastest for each device and size."""
+"""Tuning, which compiles and times the configurations of a kernel once, and stores the fastest for a GPU and a size."""

@@ -1,4 +1,4 @@
-"""Time configurations: compile each, compare its results with the results of the first, and time all in turns."""
+"""Timing of configurations, each of which is compiled, compared with the first one, and timed in turns with others."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from be_toolchain.machine.local_system import LocalSystem
 from be_toolchain.terminal import table
 
 Check = Callable[[Any, Any], bool]
-"""Function that returns whether the second of two arrays is right."""
+"""Function that returns whether the second of two arrays is correct."""
 
 _L2_CACHE_SIZE = 38
 """CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of the driver's cuda.h."""
 
 _FLUSHED = 256 << 20
-"""Bytes to flush if the driver does not report the cache: twice the largest last-level cache of a GPU."""
+"""Twice the largest last-level cache of any GPU, for a device whose driver does not report its cache."""
 
 _SAMPLE_S = 2e-3
 """Target duration of a sample."""
@@ -35,7 +35,7 @@ _FEWEST_CALLS, _FEW_CALLS, _MOST_CALLS = 4, 10, 1000
 _WARMUP = 2
 
 _BETTER = 0.98
-"""Fraction of the best earlier time that a later configuration must beat, so that noise does not change the choice."""
+"""A later configuration is chosen if its time is below this fraction of an earlier one's, for stable choices."""
 
 _TOLERANCES = {2: 1e-3, 4: 1e-5, 8: 1e-12}
 """Largest error relative to the largest entry, by the bytes of a float."""
@@ -51,9 +51,9 @@ def describe_device() -> TunedDevice:
 
 
 def flush_bytes(device: Any) -> int:
-    """Return the bytes of an array that flushes a GPU's last-level cache: twice the size of the cache.
+    """Return the size of an array that flushes a GPU's last-level cache, which is twice the size of the cache.
 
-    Return 0 for a CPU: a flush takes thousands of times as long as a small kernel, and its noise hides the kernel.
+    The size is 0 for a CPU, since a flush of its caches takes thousands of times as long as a small kernel.
     """
     if device.platform == "cpu":
         return 0
@@ -72,13 +72,13 @@ Us = Mapping[int, float]
 def time_variants(
     warm: Mapping[int, Runner], cold: Mapping[int, Runner], flush: Runner | None, runs: int
 ) -> tuple[Mapping[int, Sequence[float]], Us, Us]:
-    """Time the loops of `warm`, and the loops of `cold` in turns with `flush`, a loop of flushes alone.
+    """Time loops of calls, and the loops of `cold` together with `flush`, a loop that only flushes.
 
     Returns
     -------
     tuple
-        Samples of the seconds of one call, with the flush if there is one, to rank variants; microseconds of one
-        call; microseconds of one call after a flush of the last-level cache, without the flush itself.
+        Seconds of one call, including the flush if there is one, to rank variants; the times of one call,
+        and of one call after a flush of the last-level cache, without the flush itself.
     """
     unflushed = _time_runners(warm, runs)
     warm_us = {index: median(found) * 1e6 for index, found in unflushed.items()}
@@ -86,13 +86,13 @@ def time_variants(
         return unflushed, warm_us, {}
     samples = _time_runners({-1: flush, **cold}, runs)
     alone = median(samples.pop(-1))
-    # Noise may exceed the time of a short call, and no call is faster after a flush.
+    # Noise may exceed the time of a short call, which takes no less time after a flush.
     cold_us = {index: max((median(found) - alone) * 1e6, warm_us[index]) for index, found in samples.items()}
     return samples, warm_us, cold_us
 
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
-    """Sample the seconds of one call of each runner in turns, so that a change of clock speed affects all alike."""
+    """Return samples of the seconds of one call of each, in turns, so that changes of the clock rate affect all."""
     calls = {key: _calls(run) for key, run in runners.items()}
     loops = {key: lambda count, run=run, each=calls[key]: run(count * each) for key, run in runners.items()}
     samples = sample_runners(loops, _WARMUP, runs, 1)
@@ -100,17 +100,17 @@ def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[f
 
 
 def _calls(run: Runner) -> int:
-    """Return the number of calls that fill a sample, estimated from the time of a few calls."""
+    """Return the number of calls of a sample, from the time of a few calls."""
     run(1)
     seconds = seconds_of(run, _FEW_CALLS) / _FEW_CALLS
     return max(_FEWEST_CALLS, min(_MOST_CALLS, int(_SAMPLE_S / seconds)))
 
 
 def choose(samples: Mapping[int, Sequence[float]]) -> int:
-    """Return the number of the fastest variant; of variants with nearly equal times, the first.
+    """Return the number of the fastest variant, or of the first one of those that are about as fast.
 
-    Samples of one round belong together, so their ratios are compared: a later variant must be faster by the median
-    and in three rounds of four.
+    Samples of one round are compared by their ratio. A later variant must be faster by the median and in three rounds
+    of four.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def differs(expected: Sequence[Any], found: Sequence[Any], check: Check | None =
     ----------
     expected, found : sequence of numpy.ndarray
     check : callable, optional
-        Function of two arrays that returns whether the second one is right.
+        Function of two arrays that returns whether the second one is correct.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def differs(expected: Sequence[Any], found: Sequence[Any], check: Check | None =
 
 
 def _wrong(expected: Any, found: Any) -> Any:
-    """Return where results differ: integers in any bit, floats by more than their tolerance."""
+    """Return where results differ, which is in any bit for integers, and by more than the tolerance for floats."""
     if expected.dtype.kind in "iub" or "int" in expected.dtype.name:  # NumPy has no kind for int4
         return np.asarray(expected != found)
     is_complex = expected.dtype.kind == "c"

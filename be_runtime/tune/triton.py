@@ -198,7 +198,7 @@ class Decorated(NamedTuple):
 
 
 def read_decorators(function: Any) -> Decorated:
-    """Separate a Triton function from its decorators.
+    """Separate a function from its decorators.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _check_tuner(tuner: Any) -> None:
 
 
 class ArrayArgument(NamedTuple):
-    """Placeholder of an array for the functions of Triton's decorators: a traced array has no values.
+    """An array as the Python functions of Triton's decorators get it, without values, since traced arrays have none.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ class ArrayArgument(NamedTuple):
 
 
 class Choices:
-    """The kernels of a decorated function; the arrays and attributes of a call select one.
+    """The kernels of a decorated function, of which a call uses one, depending on its arrays and attributes.
 
     It implements `be_runtime.call.function.KernelSource`.
 
@@ -294,7 +294,7 @@ class Choices:
         self._check()
 
     def _check(self) -> None:
-        """Check the configurations, the constants and ``reset_to_zero``, which need no call."""
+        """Check the properties that are known without a call."""
         declared, tuner, heuristics = self.declared, self.decorated.tuner, dict(self.decorated.heuristics)
         own = {*declared.constants, *(name for name, value in declared.chosen.items() if value is not None)}
         for config in self.configs:
@@ -339,11 +339,11 @@ class Choices:
     ) -> KernelTarget:
         """Return the target of a call in a configuration."""
         made: KernelTarget = self.kernel(config, given).source.target(call, scalars)
-        # A shard of the arrays may need other constants.
+        # The part of the arrays on one of several devices may need other constants.
         return made._replace(computed=None) if self.decorated.heuristics or self.is_pruned else made
 
     def arguments(self, call: Resolved, scalars: Mapping[str, Value]) -> dict[str, Any]:
-        """Return the arguments of a call, except constants, by parameter name."""
+        """Return the arguments of a call that are not constants, by the names of the parameters."""
         specs, rest = (*call.inputs, *call.results), iter(self.layout.declared.order)
         found: dict[str, Any] = dict(self.layout.constants)
         for name, param in self.layout.arguments:
@@ -400,7 +400,7 @@ class Choices:
         return self.tuned(given).config_of(self._bucket(call, given))
 
     def _bucket(self, call: Resolved, given: Mapping[str, Any]) -> str:
-        """Name the bucket of a call: its sizes, and the attributes in the ``key`` of ``@triton.autotune``."""
+        """Name the sizes and the attributes in ``key`` whose calls share a choice."""
         numbers = {param.name for param in self.layout.declared.params if param.role is Role.ATTR}
         keys = [f"{name}={given[name]}" for name in self.decorated.tuner.keys if name in numbers]
         return " ".join([bucket_of([(spec.dtype.name, spec.shape) for spec in call.inputs]), *keys])
@@ -416,7 +416,7 @@ class Choices:
         return ArrayFunction(array_kernel(self.layout, Fixed(self, config)), self.declared.options)
 
     def probe(self, arrays: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Resolved, dict[str, Any]]:
-        """Trace a call without compiling a kernel, and return the call with its arguments."""
+        """Return a call with checked arrays, and its arguments, without compiling a kernel."""
         source = Probe(self, [])
         function = ArrayFunction(array_kernel(self.layout, source), self.declared.options)
         transforms.trace_only(lambda *given: function(*given, **keywords), arrays)
@@ -435,22 +435,22 @@ class Fixed(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A source of kernels that records calls, for traces that never run."""
+    """A source of kernels that records the calls, for traces that do not run."""
 
     choices: Choices
     found: list[tuple[Resolved, dict[str, Any]]]
 
     def target(self, call: Resolved, scalars: Mapping[str, Value]) -> KernelTarget:
-        """Record a call, and return an empty target."""
+        """Record a call."""
         self.found.append((call, self.choices.arguments(call, scalars)))
         return KernelTarget((), ())
 
 
 class TunedTriton(ArrayFunction):
-    """The function of a kernel with ``@triton.autotune``: each call takes the fastest known configuration.
+    """The function of a kernel with ``@triton.autotune``, whose calls use the fastest known configuration.
 
     A call outside of a program times the configurations, if no choice for its sizes is stored, see `autotune`. A call
-    in a program takes the stored choice, or else the first configuration. ``print`` shows times or stored choices.
+    in a program uses the stored choice, or else the first configuration. ``print`` shows times or stored choices.
     """
 
     def __init__(self, choices: Choices) -> None:
@@ -460,7 +460,7 @@ class TunedTriton(ArrayFunction):
 
     @public
     def __call__(self, /, *arrays: Any, **keywords: Any) -> Any:
-        """Call the kernel, see `CompiledFunction`; the first call for some sizes times the configurations."""
+        """Call the kernel, see `CompiledFunction`. The first call for some sizes times the configurations."""
         if all(map(_is_of_one_device, arrays)):
             key = (tuple((str(each.dtype), each.shape) for each in arrays), repr(keywords))
             if key not in self._seen and self._may_tune():
@@ -468,7 +468,7 @@ class TunedTriton(ArrayFunction):
                 tuned = self._tuned(arrays, keywords)
                 if len(tuned.configs) > 1:
                     tuned.tune_unless_known(*arrays, **keywords)
-                    self._programs.clear()  # JAX programs traced before have the old configuration
+                    self._programs.clear()  # earlier traces keep their configuration
                     self.clear()
         return super().__call__(*arrays, **keywords)
 
@@ -482,12 +482,12 @@ class TunedTriton(ArrayFunction):
 
     @public
     def tune(self, *arrays: Any, **keywords: Any) -> Trials:
-        """Time all configurations for a call and store the choice, even if one is known.
+        """Time all configurations for a call and store the choice, in place of an earlier one.
 
         Raises
         ------
         ArgumentError
-            An array is traced, so its values are unknown, or JAX's device is the CPU.
+            An array is traced, so that its values are not known, or JAX's device is the CPU.
         """
         if transforms.default_device().platform == "cpu":
             raise ArgumentError(
@@ -504,7 +504,7 @@ class TunedTriton(ArrayFunction):
         return self._tuned(arrays, keywords).config(*arrays, **keywords)
 
     def __str__(self) -> str:
-        """Return tables of the times; if nothing was timed here, a table of the stored choices."""
+        """Return tables of the times, or, if this object timed nothing, a table of the stored choices."""
         if not self._choices.is_pruned:
             self._choices.tuned({})
         return "\n\n".join(map(str, self._choices.tunings.values())) or repr(self)

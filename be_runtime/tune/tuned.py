@@ -1,4 +1,4 @@
-"""`autotune`: find the fastest of several configurations of a kernel once, and use it from then on."""
+"""`autotune`, which finds the fastest of several configurations of a kernel once, and uses it from then on."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Tuned:
         self._op, self._bucket, self._check, self._runs = op, bucket, check, runs
         self._functions: dict[str, Function] = {}
         self._known: dict[str, Config] = {}
-        self._chosen: dict[str, Function] = {}  # by bucket, so that a repeated call takes one look-up
+        self._chosen: dict[str, Function] = {}  # by bucket, the first look-up of a call
         self._notes: tuple[str, ...] = ()
         self._lock = ThreadLock()
 
@@ -174,20 +174,20 @@ class Tuned:
         return trials
 
     def tune_unless_known(self, *arrays: Any, **attributes: Any) -> None:
-        """Time all configurations unless the bucket has a stored choice; of several processes, one times them."""
+        """Time all configurations for a bucket once, also if several processes ask for it at the same time."""
         bucket, device = self._bucket_of(arrays, attributes), timing.describe_device()
         if any(row.bucket == bucket for row in self._rows(device)):
             return
 
         def make() -> tuple[Winner, ...]:
-            rows = self._rows(device)  # another process may have stored the choice meanwhile
+            rows = self._rows(device)  # another process may have stored a choice meanwhile
             known = any(row.bucket == bucket for row in rows)
             return rows if known else merged(rows, [self._time(arrays, attributes)[1]])
 
         self._keep(device, make)
 
     def _keep(self, device: TunedDevice, make: Callable[[], Sequence[Winner]]) -> None:
-        """Store the choices that `make` returns for a device; `make` runs under the cache's lock."""
+        """Store the choices of a device, which `make` returns, while no other process stores any."""
 
         def build(staging: Path) -> BuildOutput:
             (staging / winners.FILE).write_text(winners.render_winners(make()), encoding="utf-8")
@@ -305,7 +305,7 @@ class Tuned:
 
     def _rows(self, device: TunedDevice) -> tuple[Winner, ...]:
         entry = PROCESS.session().cache.get(self._key(device))
-        with contextlib.suppress(FileNotFoundError):  # another process may remove the entry
+        with contextlib.suppress(FileNotFoundError):  # the file was removed meanwhile
             if entry is not None:
                 return winners.parse_winners(entry.output(winners.FILE).read_bytes(), str(entry.path))
         return ()

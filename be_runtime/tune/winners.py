@@ -1,4 +1,4 @@
-"""Store and find choices of configurations, in the cache of a machine and in the file of a package."""
+"""Stored choices of configurations, in the cache for one machine, and in a package's file for its author's GPUs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bucket_of(arrays: Shapes) -> str:
 
 
 def nearest(bucket: str, known: Iterable[str]) -> str | None:
-    """Return the known bucket of equal dtypes and ranks whose sizes are nearest by ratio; None if there is none.
+    """Return the bucket of equal dtypes and ranks with the nearest sizes, by ratio; None if there is none.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def parse_winners(text: str | bytes, where: str) -> tuple[Winner, ...]:
     Raises
     ------
     ArgumentError
-        The text is something else.
+        The text is not such JSON.
 
     Examples
     --------
@@ -218,13 +218,13 @@ def _with_checked_types(row: Winner) -> Winner:
 
 
 def merged(older: Iterable[Winner], newer: Iterable[Winner]) -> tuple[Winner, ...]:
-    """Merge two lists of rows; a newer row replaces the older row of equal name, bucket and device."""
+    """Return both lists of rows, in which a newer row replaces the older one of its name, bucket and device."""
     rows = {(row.name, row.bucket, row.device): row for row in (*older, *newer)}
     return tuple(rows.values())
 
 
 def find_winner(rows: Sequence[Winner], bucket: str, device: TunedDevice) -> Winner | None:
-    """Return the row of a bucket, or of the nearest; prefer this device and driver, then this device, then its `sm`."""
+    """Return the row for a bucket, of this device, otherwise of its architecture, otherwise of the nearest bucket."""
     groups = [
         {row.bucket: row for row in rows if (row.device, row.driver) == (device.name, device.driver)},
         {row.bucket: row for row in rows if row.device == device.name},

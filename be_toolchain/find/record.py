@@ -372,7 +372,7 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        There is no complete CUDA toolkit whose parts come from one release, but one with parts of several releases.
+        No complete CUDA toolkit exists whose parts come from one release, and some toolkit mixes releases.
     UnsupportedHostCompilerError
         The toolkit accepts no C++ compiler of this machine, or not the compiler that was named.
     PreferenceError

@@ -15,7 +15,7 @@
 
 #include "brainevent/dispatch_macros.h"
 
-/// The floating types: `X(suffix, SUFFIX, stored type, accumulator's type, how to widen it, how to narrow that)`.
+/// The floating types: `X(suffix, SUFFIX, stored type, accumulator's type, conversion to it, conversion back)`.
 #define BE_INTERNAL_EACH_FLOAT(X)                        \
   X(f32, F32, float, float, float, float)                \
   X(f64, F64, double, double, double, double)            \

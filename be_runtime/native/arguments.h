@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The arrays of a call, compared with the axes that an author declares for them, `arg[n k] arg[k] ret[n]`, and its
-/// attributes, compared with the entry point's table, converted, and printed in messages.
+/// Checks of a call: its arrays are compared with the declared axes, such as `arg[n k] arg[k] ret[n]`; its attributes
+/// are compared with the entry point's table, converted, and printed in messages.
 
 #include <stdarg.h>
 
@@ -32,7 +32,7 @@ struct BoundAxis {
   int axis;
 };
 
-/// Compiled once: the error for an index out of range takes a while each time it is inlined.
+/// Not inlined: each inlined copy of the error for an index out of range takes time to compile.
 __attribute__((noinline)) int64_t extent(const Tensor& tensor, int axis) { return tensor.size(axis); }
 
 /// Text of a limited length: appending to a `BE::internal::Text` here would take as long to compile as the handler.
@@ -106,7 +106,7 @@ struct AxesCheck {
     throw CheckError(message.text);
   }
 
-  /// Check axes that are expressions, when all names are bound.
+  /// Check axes that are expressions, after all names are bound.
   void check_computed(int index, const AxesSpec& declared, const int64_t* extents) const {
     const Tensor& tensor = array(index);
     for (int i = 0; i < declared.count; ++i) {
@@ -136,7 +136,7 @@ struct AxesCheck {
     }
   }
 
-  /// Check that leading axes are the same in all arrays that have some.
+  /// Check that two arrays have equal leading axes.
   void check_leading(int first, int index, const AxesSpec* declared) const {
     const Tensor &one = array(first), &other = array(index);
     const int count = one.ndim() - declared[first].count;
@@ -153,10 +153,10 @@ struct AxesCheck {
 
 using namespace BE::detail;
 
-/// Throw `CheckError` if an array has other axes than are declared.
+/// Throw `CheckError` if the axes of an array differ from the declared axes.
 ///
 /// \param declared  a row for each argument, then for each result
-/// \param names  of the axes, with spaces between them
+/// \param names  names of the axes, separated by spaces
 void be_check_axes(const Call& call, const AxesSpec* declared, int args, int rets, const char* names) {
   int count = 1, first = -1;
   for (const char* at = names; *at != 0; ++at) count += *at == ' ';
@@ -176,8 +176,8 @@ void be_check_axes(const Call& call, const AxesSpec* declared, int args, int ret
     if (declared[index].computed != nullptr) check.check_computed(index, declared[index], extents);
 }
 
-/// Compute with extents; `kComputed` if there is no result. `|` divides without a remainder, `/` rounds down, and `^`
-/// rounds up.
+/// Return the result of an operation on extents; `kComputed` if there is none. `|` divides without a remainder, `/`
+/// rounds down, and `^` rounds up.
 __attribute__((cold)) int64_t be_compute(char operation, int64_t a, int64_t b) noexcept {
   constexpr int64_t kNone = kComputed;
   int64_t result = kNone;
@@ -231,7 +231,7 @@ long double number_at(const void* value) noexcept {
   return static_cast<long double>(number);
 }
 
-/// Write a number as a T, if a T holds it; one that `may_round` is rounded in a T that has fractions.
+/// Write a number as a T; false if a T can't hold it. With `may_round`, a T that has fractions may round it.
 template <class T>
 bool write_number(long double number, bool may_round, void* room) noexcept {
   using Limits = std::numeric_limits<T>;
@@ -265,8 +265,8 @@ bool read_scalar(const XLA_FFI_Scalar& scalar, long double* number) noexcept {
   return false;
 }
 
-/// Write a scalar attribute as another type: JAX makes a float64 of `2.0` and an int64 of `2`, and takes them, and
-/// `np.float32(2.0)`, for one value when it searches for a compiled program. False where the type doesn't hold it.
+/// Convert a scalar attribute to another type; false if the type can't hold it. JAX passes `2.0` as a float64 and `2`
+/// as an int64, but treats both, and `np.float32(2.0)`, as equal when it searches for a compiled program.
 __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar, XLA_FFI_DataType dtype,
                                                     void* room) noexcept {
   long double number;
@@ -277,7 +277,7 @@ __attribute__((cold, noinline)) bool convert_scalar(const XLA_FFI_Scalar& scalar
   return false;
 }
 
-/// Spell an attribute of a call: its name, its type and, if it is a number or a text, its value.
+/// Print an attribute of a call: its name, its type and, if it is a number or a text, its value.
 void print_attr(Message& message, const XLA_FFI_ByteSpan& name, XLA_FFI_AttrType type, const void* attr) noexcept {
   static constexpr const char* kKinds[] = {"unknown", "array of ", "dictionary", "", "string"};
   const unsigned kind = static_cast<unsigned>(type);
@@ -344,7 +344,7 @@ inline bool match_numbers(const XLA_FFI_Attrs& attrs, const EntrySpec& entry, co
   return true;
 }
 
-/// Return the number of a name among others with spaces between; -1 if it is not among them.
+/// Return the index of a name in a list with spaces between names; -1 if the list lacks it.
 int64_t index_among(const char* names, const XLA_FFI_ByteSpan& name) noexcept {
   for (int64_t index = 0;; ++index) {
     const char* end = names;
@@ -408,7 +408,7 @@ __attribute__((noinline)) bool merge_attrs(const XLA_FFI_Attrs& attrs, const Att
 
 /// Point `values` at the call's attributes in the order of the parameters; false if they are not the expected ones.
 ///
-/// First as if all were numbers that every call passes, since most are.
+/// A fast path for numbers that every call passes comes first, since most attributes are such numbers.
 ///
 /// \param room  a word for each attribute, for converted values
 bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, const void** values,
@@ -418,7 +418,7 @@ bool be_match_attrs(const XLA_FFI_CallFrame* frame, const EntrySpec& entry, cons
 }
 
 BE_BEGIN_COLD
-/// Not optimized, as all functions on dictionaries and declared axes.
+/// Read the fields of a structure. Not optimized, like all code for dictionaries and declared axes.
 void be_read_struct(const void* attr, const char* name, const AttrMore& more, const void** values, int64_t* room) {
   static constexpr XLA_FFI_Attrs kNone{};
   const bool is_left_out = attr == more.be_fields;

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The memory that a kernel allocates while it runs: XLA's on a GPU; on the CPU a stack of each thread, because XLA
-/// has none there.
+/// The memory that a kernel allocates while it runs: from XLA on a GPU, and from a stack of each thread on the CPU,
+/// where XLA allocates none.
 
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ struct AllocationError : std::exception {
   const char* what() const noexcept override { return message.text; }
 };
 
-/// More bytes than any machine addresses.
+/// More bytes than a machine can address.
 constexpr int64_t kAbsurd = int64_t{1} << 47;
 
 [[noreturn]] __attribute__((cold, noinline)) void throw_exhausted(size_t bytes, const char* reason) {
@@ -30,18 +30,18 @@ constexpr int64_t kAbsurd = int64_t{1} << 47;
   Message message;
   message.add("allocate of %ld", count);
   if (size != 1) message.add(" objects of %zu", size);
-  message.add(" bytes: a size lies between 0 and %ld bytes", kAbsurd);
+  message.add(" bytes: a size must be between 0 and %ld bytes", kAbsurd);
   throw CheckError(message.text);
 }
 
-/// A piece of host memory, in front of its bytes.
+/// Header of a block of host memory; its bytes follow.
 struct alignas(Workspace::kAlignment) Block {
   Block* below;
   size_t size;
   size_t used;
 };
 
-/// The host memory of one thread's calls, a stack because calls nest. It grows, and a block is kept for later calls.
+/// The host memory of one thread's calls, a stack because calls nest. It grows, and keeps one block for later calls.
 class Arena {
  public:
   Block* top() const noexcept { return top_; }
@@ -76,7 +76,7 @@ class Arena {
 
   __attribute__((noinline)) void push(size_t bytes);
 
-  /// Keep the larger of two blocks, if it is not too large.
+  /// Keep a block for later calls if it is larger than the kept block, and not too large.
   void keep(Block* block) noexcept {
     Block* other = spare_;
     const bool is_better = block->size <= kMostKept && (other == nullptr || other->size < block->size);
@@ -103,7 +103,7 @@ void Arena::push(size_t bytes) {
   if (block != nullptr && block->size >= bytes) {
     spare_ = nullptr;
   } else {
-    // Twice as much as before, so that soon one block serves a whole call.
+    // Double the size, so that one block soon serves a whole call.
     const size_t grown = top_ == nullptr || top_->size > kMostKept / 2 ? kLeast : 2 * top_->size;
     const size_t size = bytes > grown ? bytes : grown;
     block = static_cast<Block*>(aligned_alloc(Workspace::kAlignment, sizeof(Block) + size));
@@ -136,7 +136,7 @@ __attribute__((noinline)) void* allocate_on_device(AskedMemory& memory, size_t b
   return piece->data;
 }
 
-/// Return a call's memory of a GPU.
+/// Free a call's GPU memory.
 __attribute__((noinline)) void free_on_device(AskedMemory& memory) noexcept {
   while (DevicePiece* piece = static_cast<DevicePiece*>(memory.be_last)) {
     be_xla::free(memory.be_frame, piece->data, piece->size);

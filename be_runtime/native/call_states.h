@@ -13,7 +13,7 @@
 namespace BE::detail {
 namespace {
 
-/// The lock of objects that are made once. The same thread may take it again, from a constructor.
+/// Lock for objects that are made once; recursive, since a constructor may take it again.
 pthread_mutex_t making = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 class MakingGuard {
@@ -77,8 +77,8 @@ __attribute__((cold, noinline)) XLA_FFI_Error* know_type(const XLA_FFI_CallFrame
   return nullptr;
 }
 
-/// Answer XLA's question with the state's type too, where XLA has a place for it: there the question comes before the
-/// first program is compiled.
+/// Answer XLA's metadata query, and add the state's type if this version of XLA has a field for it: such a version
+/// sends the query before it compiles the first program.
 __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                                 StateRecord& record) noexcept {
   if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;
@@ -87,8 +87,7 @@ __attribute__((cold, noinline)) XLA_FFI_Error* answer_with_type(XLA_FFI_CallFram
   return nullptr;
 }
 
-/// An attribute that a call passes or leaves out, as the entry point's table describes it; without a row if it has
-/// none.
+/// An attribute of a call, with its row in the entry point's table; null without a row.
 struct Declared {
   const AttrSpec* row;
   AttrKind kind;
@@ -167,13 +166,13 @@ const void* be_read_items(const BE::Attributes& attributes, const char* name, BE
   throw_attribute(attributes, name, wanted.text);
 }
 
-/// Make the state of a call site, or answer XLA's question about the handler. XLA calls it when it compiles a program.
+/// Make the state of a call site, or answer XLA's metadata query. XLA calls this function when it compiles a program.
 XLA_FFI_Error* be_instantiate(XLA_FFI_CallFrame* frame, const EntrySpec& entry, StateRecord& record) noexcept {
   if (be_answer(frame, 0)) return answer_with_type(frame, entry, record);
   const void** values = BE_STACK_ROOM(const void*, entry.attr_count + 1);
   int64_t* room = BE_STACK_ROOM(int64_t, entry.attr_count + 1);
   if (!be_match_attrs(frame, entry, values, room)) return fail_attrs(frame, entry);
-  if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // XLA before FFI 0.2 has not asked for it
+  if (XLA_FFI_Error* error = know_type(frame, entry, record)) return error;  // before FFI 0.2, XLA does not query it
   void* state;
   try {
     state = record.be_make(BE::Attributes(frame, entry, values));

@@ -1,5 +1,5 @@
 /// \file
-/// The library of the CUDA driver, opened at run time: a machine need not have it.
+/// The library of the CUDA driver, opened at run time: a machine may lack it.
 
 #pragma once
 
@@ -14,7 +14,7 @@ using Stream = void*;
 constexpr int kRelaxedCapture = 2;
 constexpr Result kNotSupported = 801;
 
-/// A function of the library, which becomes a pointer of its type.
+/// Address of a function, which converts to a function pointer of any type.
 struct Symbol {
   void* address;
 
@@ -24,7 +24,7 @@ struct Symbol {
   }
 };
 
-/// The library. If it, or a function that was looked for, is absent, `problem` gives the reason.
+/// The library. If the library or a required function is missing, `problem` has the reason.
 class DriverLibrary {
   void* const library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
@@ -41,7 +41,7 @@ class DriverLibrary {
     return {address};
   }
 
-  /// Look for a function that an old driver need not have.
+  /// Find a function that an old driver may lack; null if it is missing.
   Symbol find_new(const char* name) const { return {library_ == nullptr ? nullptr : dlsym(library_, name)}; }
 
   std::string describe(Result result) const {

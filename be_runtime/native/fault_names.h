@@ -3,8 +3,8 @@
 /// \file
 /// Messages of a process that dies in a kernel: a line on standard error, before other handlers of the signal.
 ///
-/// In a process that dies, only system calls are safe. So a line has a fixed size, and code that may take a lock runs
-/// in a copy of the process, for which this one waits three seconds at most.
+/// After a fatal signal, only system calls are safe. So a line has a fixed size, and code that may take a lock runs in
+/// a copy of the process, for which this process waits three seconds at most.
 
 #include <errno.h>
 #include <link.h>
@@ -61,7 +61,7 @@ inline const char* name_of(int number) {
   return "a signal";
 }
 
-/// Function that reports the kernel in which the process is, if any.
+/// Function that reports the running kernel, if there is one.
 using Describe = void(int number, const siginfo_t* info, const void* context);
 
 inline Describe* describe = nullptr;
@@ -76,7 +76,7 @@ inline void on_fault(int number, siginfo_t* info, void* context) {
   if (next.sa_flags & SA_SIGINFO) return next.sa_sigaction(number, info, context);
   if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) return next.sa_handler(number);
   sigaction(number, &next, nullptr);
-  if (info->si_code <= 0) raise(number);  // the signal was sent; an instruction that faults does so again
+  if (info->si_code <= 0) raise(number);  // the signal was sent; a faulting instruction faults again
 }
 
 /// Install the handlers, once.
@@ -93,8 +93,8 @@ inline void install(Describe* how) {
   }
 }
 
-// The kernel in which a process dies outside of checked mode. Calls leave no trace, so the frames of the stack are
-// compared with the code of kernels. One library of a process does that for the kernels of all.
+// Find the kernel in which a process dies outside of checked mode. Calls leave no record, so the frames of the stack
+// are compared with the code of kernels. One library of a process does this for the kernels of all libraries.
 
 /// A function of a library that returns the kernel for which this thread works; null if there is none.
 using Running = const char*();
@@ -103,7 +103,7 @@ using Running = const char*();
 struct Kernel {
   uintptr_t code;
   uintptr_t library;  ///< its beginning; 0 for code outside of libraries
-  Running* running;   ///< of its library, where that starts threads
+  Running* running;   ///< of its library, if the library starts threads
   const char* text;
   Kernel* next;
 };
@@ -128,7 +128,7 @@ inline uintptr_t library_of(uintptr_t address) {
   return search.found;
 }
 
-/// The results of a walk along the frames of a stack, from the innermost on.
+/// Results of a walk along the frames of a stack, which begins at the innermost frame.
 struct Shown {
   uintptr_t fault;                   ///< the instruction; frames before it belong to signal handlers
   bool is_past_handlers = false;
@@ -155,7 +155,7 @@ inline bool is_named(const Kernel& kernel, const char* name) {
   return strncmp(kernel.text, name, size) == 0 && (kernel.text[size] == 0 || kernel.text[size] == ',');
 }
 
-/// Return whether a thread in a library may run a kernel: the kernel that it works for, else any kernel with lines.
+/// Return whether a thread in a library may run a kernel: its own kernel if it is known, else any kernel with lines.
 inline bool may_be(const Kernel& kernel, const Kernel& neighbor) {
   const char* const name = neighbor.running != nullptr ? neighbor.running() : nullptr;
   if (kernel.library != neighbor.library) return false;
@@ -200,7 +200,7 @@ inline void describe_stack(int number, const siginfo_t*, const void* context) {
   }
 }
 
-/// Give the code of a kernel a name, or another one, for later messages. One thread at a time.
+/// Set or replace the name of a kernel's code for later messages. Only one thread may call this function at a time.
 inline void name_kernel(const void* code, const char* text, Running* running) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(code);
   Kernel* kernel = kernels;

@@ -1,10 +1,10 @@
 /// \file
-/// The differences between versions 0.1 to 0.5 of XLA's FFI, as far as our handlers use it. One library works with each
-/// version, and is the same whichever version's header it was compiled with.
+/// Differences between versions 0.1 to 0.5 of XLA's FFI in the parts that the handlers use. One library works with each
+/// version, and its code does not depend on the version of the header.
 ///
-/// A handler claims the lowest version, which later ones accept, and chooses by the version of the XLA that calls it.
-/// XLA refuses a structure that is shorter than its own, and takes a longer one. Where the header in use has one of the
-/// layouts, the two are compared.
+/// A handler claims the lowest version, which later versions of XLA accept, and branches on the version of the calling
+/// XLA. XLA refuses a structure that is shorter than its own, and accepts a longer one. Static assertions compare the
+/// layouts here with the layouts in the header.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace be_xla {
 
-/// The version that our handlers claim. `FFI_CLAIM` of be_runtime/own_files.py is the same.
+/// The version that all handlers claim; equal to `FFI_CLAIM` of be_runtime/own_files.py.
 constexpr int kClaimMajor = 0, kClaimMinor = 1;
 
 /// The first versions in which a type is registered with its deleter, and a state belongs to a stage.
@@ -26,7 +26,7 @@ constexpr int kTypesDelete = 2, kStatesHaveStage = 3;
 
 inline int minor_version(const XLA_FFI_CallFrame* frame) noexcept { return frame->api->api_version.minor_version; }
 
-/// A function of XLA by its place in the table, since some were renamed; none has moved.
+/// Return a function of XLA by its offset in the table: some functions were renamed, but none has moved.
 template <class Function>
 inline Function* function_at(const XLA_FFI_CallFrame* frame, size_t place) noexcept {
   Function* function;

@@ -1,6 +1,6 @@
 /// \file
-/// The kernels of the process by their id, and how each is loaded into a device and prepared for its launches. The CUDA
-/// driver is opened at run time, so the few values of cuda.h that a launch needs are here.
+/// The kernels of the process by id, and functions that load a kernel on a device and prepare its launches. The CUDA
+/// driver is opened at run time, so this file repeats the few constants of cuda.h that a launch needs.
 
 #pragma once
 
@@ -45,7 +45,7 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 
-/// The driver's functions; if there are none, `problem` gives the reason.
+/// The driver's functions; if one is missing, `problem` has the reason.
 struct Driver : be_cuda::DriverLibrary {
   int device_count = 0;
   Result (*cuInit)(unsigned) = find("cuInit");
@@ -106,7 +106,7 @@ struct Loaded {
   unsigned static_shared = 0;
   unsigned shared_limit = 0;                              ///< Static and dynamic together.
   std::atomic<unsigned> dynamic_shared{
-      kDefaultDynamicShared};  ///< The most that a launch may use with the present setting.
+      kDefaultDynamicShared};  ///< The most that a launch may use with the current setting.
 };
 
 struct Kernel {
@@ -156,7 +156,7 @@ class Kernels {
 
 inline Kernels& kernels = *new Kernels;  // calls may run while the process ends
 
-/// Flags of a launch: its whole grid runs at once; it may begin before the kernel before it ends.
+/// Flags of a launch: its whole grid runs at once; it may begin before the previous kernel ends.
 constexpr int64_t kIsCooperative = 1, kIsProgrammatic = 2;
 
 /// The attribute `launch` of a call.
@@ -171,7 +171,7 @@ struct Geometry {
   bool is_plain() const { return cluster[0] * cluster[1] * cluster[2] <= 1 && flags == 0; }
 };
 
-/// Guard in which this thread may load modules while it records a command buffer.
+/// Guard that lets this thread load modules while it records a command buffer.
 class RelaxedCapture {
  public:
   RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
@@ -258,7 +258,7 @@ inline Loaded* obtain(Kernel* kernel, int form, int device, std::string* problem
   return made.release();
 }
 
-/// Return the reason why a device can't launch a kernel with a geometry, if any; else allow the kernel its shared
+/// Return the reason that a device can't launch a kernel with a geometry; if there is none, allow the kernel its shared
 /// memory.
 inline std::string prepare(Loaded* kernel, const Geometry& geometry) {
   const int64_t threads = geometry.block[0] * geometry.block[1] * geometry.block[2];

@@ -1,8 +1,8 @@
 /// \file
-/// Handlers in front of other handlers: they check how a kernel uses its arrays.
+/// Handlers that wrap other handlers, and check how a kernel uses its arrays.
 ///
-/// be_runtime/load/checked_mode.py puts them in front of registered targets. A call is checked if it has the attribute
-/// `be_check`, or if its slot checks calls without it; all others pass through.
+/// be_runtime/load/checked_mode.py wraps the handlers of registered targets. A call is checked if it has the attribute
+/// `be_check`, or if its slot checks calls without it; other calls pass through.
 
 #include <exception>
 
@@ -35,8 +35,8 @@ struct Slot {
 Slot* const slots = new Slot[kSlotCount];  // calls may run while the process ends
 std::atomic<int64_t> slot_count{0};
 
-/// Answer XLA's question about a handler as the code behind it does, except for the traits: a checked call waits, and
-/// so can't be recorded.
+/// Answer XLA's metadata query like the wrapped handler, but without traits: a checked call waits, and so can't be
+/// recorded.
 XLA_FFI_Error* answer(Slot& slot, Handler* inner, XLA_FFI_CallFrame* frame, be_xla::Metadata* metadata) {
   XLA_FFI_Error* error = inner(frame);
   if (inner == slot.execute) slot.inner_traits.store(metadata->traits, std::memory_order_relaxed);
@@ -112,9 +112,9 @@ Handler* const* handlers_of(int64_t index, std::integer_sequence<int, K...>) {
 
 using namespace be_guard;
 
-/// Put a new slot in front of code. The slot lives as long as the process.
+/// Make a slot that wraps handlers. The slot lives as long as the process.
 ///
-/// \param instantiate  null for code without that stage
+/// \param instantiate  null for a target without this stage
 /// \param usual  the checks of calls without the attribute `be_check`; null: none
 /// \param handlers  room for the slot's own two, execute and instantiate
 /// \return 0 if the library has no slot left
@@ -135,10 +135,10 @@ BE_EXPORT int32_t be_guard_slot(void* execute, void* instantiate, int32_t is_gpu
 /// Take findings, as lines of JSON; see `FindingQueue::take`.
 BE_EXPORT int64_t be_guard_take(char* room, int64_t size) { return findings.take(room, size); }
 
-/// Copy arrays without bytes around them, for a sanitizer that sees the ends of each.
+/// Copy arrays without bytes around them, for a sanitizer that detects accesses past their ends.
 BE_EXPORT void be_guard_exact(int32_t is_exact) { exact_blocks = is_exact != 0; }
 
-/// Name the checked calls in which the process dies, on standard error.
+/// Print the checked calls in which the process dies on standard error.
 BE_EXPORT void be_guard_name_faults() { be_faults::install(describe_calls); }
 
 /// Record the running checked calls in a file from now on; see guard/breadcrumbs.h. 0 if the file can't be used.

@@ -3,11 +3,11 @@
 /// the tensors on the stack, calls the trampoline, and turns an exception into an XLA error that names the
 /// function.
 ///
-/// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. That
-/// leaves a module's own compile without XLA's headers; `xla/ffi/api/ffi.h` would cost it seconds.
+/// It is the same for all modules: compiled once for a toolchain, kept in the cache and linked into each library. So
+/// the compilation of a module reads no XLA headers; `xla/ffi/api/ffi.h` would add seconds.
 
-// g++ would copy a tensor's extents with a call of memmove, which for one to eight of them costs more than the rest of
-// the tensor.
+// g++ would copy a tensor's extents with a call of memmove, which takes longer for one to eight extents than the rest
+// of the tensor.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-loop-distribute-patterns")
 #endif
@@ -44,8 +44,8 @@ BE_INTERNAL_ELEMENT_TYPES(BE_CHECK_CODE, )
 
 /// Place tensors over `count` XLA buffers; false if one of them can't be a Tensor.
 ///
-/// `elements` is 0 if all of them are empty. It is written once: a flag that is updated in memory for every tensor
-/// costs as much as the tensor.
+/// `elements` is 0 if all tensors are empty. It is written once: an update in memory for every tensor takes as long as
+/// the tensor.
 inline __attribute__((always_inline)) bool place_tensors(Tensor* tensors, void* const* buffers, int count,
                                                          int64_t* elements) noexcept {
   int64_t some = 0;
@@ -125,7 +125,7 @@ bool place_slots(const char* arrays, int count, uint64_t present, Tensor* tensor
 }  // namespace
 }  // namespace BE::detail
 
-/// Answer XLA's question about a handler; false if the frame is a call.
+/// Answer XLA's metadata query; false if the frame is a call.
 bool be_answer(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept { return be_xla::answer_metadata(frame, traits); }
 
 BE_BEGIN_COLD
@@ -135,7 +135,7 @@ static void print_count(Message& message, const char* what, const char* arrays, 
   message.add("%s%ld %s%s", is_open ? "at least " : "", fixed, what, fixed == 1 ? "" : "s");
 }
 
-/// Make an error that gives the numbers of arrays that a call should have.
+/// Make the error for a call with a wrong number of arrays.
 __attribute__((cold)) static XLA_FFI_Error* fail_count(const XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                                 uint64_t present) noexcept {
   const EntrySpec& entry = spec.be_entry;
@@ -167,7 +167,7 @@ void be_check_axes_general(const GeneralCall& call, const AxesSpec* declared, co
   be_check_axes(call, rows, counts[0], counts[1], names);
 }
 
-/// Explain why the entry point does not take a call.
+/// Make the error for a call that the entry point does not accept.
 __attribute__((cold)) XLA_FFI_Error* be_refuse(const XLA_FFI_CallFrame* frame, const EntrySpec& entry) noexcept {
   const int64_t args = frame->args.size, rets = frame->rets.size;
   if (args != entry.arg_count || rets != entry.ret_count)
@@ -216,8 +216,8 @@ __attribute__((cold)) XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame* frame, c
   }
 }
 
-/// Handle a call with other numbers of arguments and results than the entry point: a call that is ordered by a token
-/// runs without the token, any other is refused.
+/// Handle a call whose numbers of arguments and results differ from the entry point: a call that is ordered by a token
+/// runs without the token, and other calls are refused.
 __attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* frame, const EntrySpec& entry,
                                                        XLA_FFI_Error* (*handle)(XLA_FFI_CallFrame*)) noexcept {
   if (!be_xla::is_ordered(frame)) return be_refuse(frame, entry);
@@ -226,8 +226,8 @@ __attribute__((cold)) XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame* 
 }
 
 BE_END_COLD
-/// Handle a call: the body of all handlers except those of brainevent/detail/inline_handler.h, which are compiled with
-/// their entry point.
+/// Handle a call. All handlers use this body, except the handlers of brainevent/detail/inline_handler.h, which are
+/// compiled with their entry point.
 ///
 /// If all results of a call are empty, the entry point isn't called: a launch of no blocks would be a CUDA error.
 XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void (*trampoline)(const Call&),
@@ -257,7 +257,7 @@ XLA_FFI_Error* be_handle(XLA_FFI_CallFrame* frame, const EntrySpec& entry, void 
   return run(frame, entry, call, trampoline);
 }
 
-/// Handle a call as `be_handle` does, for an entry point whose calls differ in their arrays.
+/// Handle a call as `be_handle` does, for an entry point whose calls may have different numbers of arrays.
 XLA_FFI_Error* be_handle_general(XLA_FFI_CallFrame* frame, const GeneralSpec& spec,
                                  void (*trampoline)(const GeneralCall&), uint32_t traits) noexcept {
   using BE::Tensor, BE::Tensors;

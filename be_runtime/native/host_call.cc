@@ -1,12 +1,12 @@
 /// \file
-/// The body of the XLA FFI handlers of host functions that Python hands over by address: compiled CPU kernels, and
-/// callbacks that launch on a device's stream. It holds no lock and calls no Python itself.
+/// The body of the XLA FFI handlers of host functions that Python passes by address: compiled CPU kernels, and
+/// callbacks that launch on a device's stream. The body holds no lock and calls no Python.
 ///
 /// It checks a call's buffers against the function's parameters and passes their addresses and extents. Dimensions
 /// before the function's own dimensions are a batch: the function runs once for each of its elements, within one call.
 ///
-/// Each function has a handler, and a target, of its own: an attribute of the call, or XLA's state, would lie
-/// in memory of the call site, which a long program has to fetch anew for every call. The handler of a CPU kernel is
+/// Each function has its own handler and target: an attribute of the call, or XLA's state, would be in memory of the
+/// call site, which a long program must fetch again for every call. The handler of a CPU kernel is
 /// compiled with it (kernels/numba/cpu_handler.py) and leaves only unusual calls to this file.
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 using be_xla::buffer_at, be_xla::element_count, be_xla::fail, be_xla::kInvalid;
 
-/// Takes the address of each buffer and, for a device, the stream; the extents of all buffers one after the other; and
-/// room for a message. A result other than 0 is a failure, which the message describes.
+/// Function of the address of each buffer and, for a device, the stream; the extents of all buffers in order; and room
+/// for a message. A result other than 0 is a failure, which the message describes.
 using Function = int32_t (*)(void* const* data, const int64_t* extents, char* message);
 
 /// One buffer that a function takes.
@@ -56,7 +56,7 @@ struct Batch {
   int64_t count;
 };
 
-/// Return whether the kernel takes a buffer, as a part of the batch or the same for all of it.
+/// Return whether a buffer fits a parameter, as a part of the batch or as one buffer for all its elements.
 bool fits(const XLA_FFI_Buffer* buffer, const Parameter& parameter, const Batch& batch, bool is_result) {
   const int64_t more = buffer->rank - parameter.rank;
   if (static_cast<int32_t>(buffer->dtype) != parameter.dtype) return false;
@@ -156,7 +156,7 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Kernel& kernel) {
     if (batch.rank != 0) set_steps(buffer, parameter, batch, batch.steps + i * batch.rank);
     if (is_result) all_empty &= element_count(own, parameter.rank) == 0;
   }
-  // Nothing to compute, and addresses that may be null.
+  // There is nothing to compute, and addresses may be null.
   if (all_empty || batch.count == 0) return nullptr;
   if (kernel.has_stream)
     if (XLA_FFI_Error* error = be_xla::get_stream(frame, data + count)) return error;
@@ -195,7 +195,7 @@ BE_EXPORT void be_name_kernel(const void* code, const char* text, be_faults::Run
   be_faults::name_kernel(code, text, running);
 }
 
-// The 64-bit words of a call frame, and of a buffer, whose numbers be_runtime/kernels/numba/cpu_handler.py has.
+// Offsets in a call frame, in 64-bit words, and in a buffer, which be_runtime/kernels/numba/cpu_handler.py repeats.
 #define BE_IS_WORD(type, member, word) static_assert(offsetof(type, member) == word * sizeof(int64_t))
 BE_IS_WORD(XLA_FFI_CallFrame, extension_start, 1);
 BE_IS_WORD(XLA_FFI_CallFrame, args.size, 7);

@@ -1,5 +1,5 @@
 /// \file
-/// Launch CUDA kernels from XLA without Python: one FFI handler for every kernel whose machine code is at hand.
+/// Launch CUDA kernels from XLA without Python: one FFI handler for all kernels with machine code.
 ///
 /// A *kernel* is defined once, under the hash of its content: its images, one for an architecture, and its entry. A
 /// *call* describes in its attributes the kernel, the launch, and each of the kernel's parameters:
@@ -41,7 +41,7 @@ constexpr int64_t kMaxWords = 4096, kMaxGridY = 65535;
 constexpr int64_t kMaxBoxRank = 5, kDescriptorWords = 16, kAlignmentWords = 7;
 constexpr uint32_t kTraits = XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE;
 
-/// One parameter of a kernel, as the attribute `params` spells it.
+/// One parameter of a kernel, as the attribute `params` encodes it.
 struct Param {
   enum Kind : int64_t { kPointer = 0, kArray = 1, kScalar = 2, kMemref = 3, kStrided = 4, kDescriptor = 5 };
   int64_t kind;
@@ -124,7 +124,7 @@ struct Arguments {
   }
   void put(const void* data) { put(reinterpret_cast<uint64_t>(data)); }
 
-  /// Write the shape and the strides of an array whose elements lie one after the other.
+  /// Write the shape and the strides of a contiguous array.
   void put_layout(const int64_t* dims, int64_t rank, int64_t stride) {
     uint64_t* const strides = value + rank;
     for (int64_t i = 0; i < rank; ++i) put(static_cast<uint64_t>(dims[i]));
@@ -145,7 +145,7 @@ struct Arguments {
     put_layout(dims, rank, item_size);
   }
 
-  /// Write an array as MLIR's memref: the memory, where the elements begin, how far into it, the shape and the strides
+  /// Write an array as MLIR's memref: the allocated pointer, the aligned pointer, the offset, the shape and the strides
   /// in elements. See https://mlir.llvm.org/docs/TargetLLVMIR/#ranked-memref-types.
   void put_memref(const void* data, const int64_t* dims, int64_t rank) {
     put(data);
@@ -154,7 +154,8 @@ struct Arguments {
     put_layout(dims, rank, 1);
   }
 
-  /// Write an array as Triton takes a `TensorDescriptor`: a CUtensorMap, the shape, and the strides in elements.
+  /// Write an array as the arguments of Triton's `TensorDescriptor`: a CUtensorMap, the shape, and the strides in
+  /// elements.
   void put_descriptor(const Param& described, const void* data, const int64_t* dims) {
     constexpr int kNoInterleave = 0, kPromoteTo128Bytes = 2, kFillWithZeros = 0;
     const unsigned steps[kMaxBoxRank] = {1, 1, 1, 1, 1};
@@ -265,7 +266,7 @@ int64_t batch_rank(const XLA_FFI_CallFrame* frame, const Param& param) {
   return param.kind == Param::kScalar ? 0 : buffer_at(frame, param.first)->rank - param.rank();
 }
 
-/// Return how far into a buffer the slice of a batch index begins, in slices: an axis of one element repeats it.
+/// Return the offset of a batch index in a buffer, in slices; an axis of one element is broadcast.
 int64_t slice_offset(const XLA_FFI_Buffer* batched, int64_t rank, const XLA_FFI_Buffer* buffer, int64_t lead,
                      int64_t at) {
   int64_t offset = 0, scale = 1;
@@ -308,7 +309,7 @@ XLA_FFI_Error* launch_slices(const Target& target, const XLA_FFI_Buffer* batched
 
 /// Launch a batch. Its axes are the first `rank` axes of a result.
 ///
-/// Its last axis is one launch if the kernel has such a form; every other index is a launch of its own.
+/// The last axis is one launch if the kernel has a form for it; each index of the other axes is a separate launch.
 XLA_FFI_Error* launch_batch(const Target& target, const XLA_FFI_Buffer* batched, int64_t rank) {
   const int form = target.call->geometry->batch_axis > 0 && target.kernel->has(1) ? 1 : 0;
   const int64_t inner = batched->dims[rank - 1], total = element_count(batched->dims, rank);
@@ -330,7 +331,7 @@ const XLA_FFI_Buffer* find_batched(const XLA_FFI_CallFrame* frame, const Call& c
   return nullptr;
 }
 
-/// Refuse a batch whose slices begin within a byte.
+/// Make the error for a batch whose slices don't begin at whole bytes; null for other batches.
 XLA_FFI_Error* check_slices(const XLA_FFI_CallFrame* frame, const Call& call) {
   for (const Param& param : call) {
     const int64_t rank = batch_rank(frame, param);
@@ -421,7 +422,7 @@ XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {
     any_works |= why.empty();
     if (problem.empty()) problem = why;
   }
-  // With devices of several kinds, the program may use only devices that the kernel serves.
+  // With devices of several kinds, the program may use only devices that the kernel supports.
   if (problem.empty() || any_works) return nullptr;
   return fail(frame, kInvalid, "%.*s: %s", name_size, call.name->ptr, problem.c_str());
 }
@@ -431,7 +432,7 @@ XLA_FFI_Error* instantiate(XLA_FFI_CallFrame* frame) {
 
 using namespace be_launch;
 
-/// Make a kernel known under the hash of its content. The same id again changes nothing.
+/// Register a kernel under the hash of its content. An id that is registered already is ignored.
 BE_EXPORT void be_launch_define(const char* id, const char* name, const be_launch_image* images, int64_t count) {
   auto kernel = std::make_unique<Kernel>();
   memcpy(kernel->id, id, kIdSize);

@@ -1,4 +1,4 @@
-// Record the files that a program looks at, for a build that needs to list its dependencies.
+// Record the files that a program opens or checks, for a build that needs a list of its dependencies.
 //
 // The library is preloaded into compilers (https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD). It wraps
 // the functions of the C library that take a path, and appends records to the file that BE_LOOKED_AT names. A record is
@@ -45,11 +45,11 @@ static pid_t process;
     return result;                                                            \
   }
 
-// Define a function and the one of the same name with 64, by a macro of rows.
+// Define a function, and its variant with the suffix 64, by a macro for one function.
 #define BOTH(row, name, ...) row(name, __VA_ARGS__) row(name##64, __VA_ARGS__)
 #define BOTH_TYPES(row, name, type) row(name, type) row(name##64, type##64)
 
-// Report that the log is incomplete, by the one channel that needs no disk; `inputs.py` reads the message.
+// Report an incomplete log on standard error, which needs no disk; `inputs.py` reads the message.
 static void say_lost(void) {
   static const char full[] = "be_runtime: records of files are lost: No space left on device\n";
   static const char failed[] = "be_runtime: records of files are lost: Input/output error\n";
@@ -58,7 +58,7 @@ static void say_lost(void) {
 }
 
 static void append(const char *data, size_t size) {
-  // A log that is a link or a pipe is not ours.
+  // A link or a pipe is not the build's log.
   int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, flags, 0600);
   if (fd < 0) say_lost();
@@ -130,7 +130,7 @@ static void note(int folder, const char *path, char kind) {
   errno = kept;
 }
 
-// Record a program; one without a slash is looked for by the C library itself.
+// Record a program; for a name without a slash, record the paths that the C library tries.
 static void note_program(const char *file) {
   if (!file || !*file) return;
   int kept = errno;
@@ -171,7 +171,7 @@ static int note_loaded(struct dl_phdr_info *library, size_t size, void *data) {
   return 0;
 }
 
-// The loader itself finds libraries and plugins; a child that runs no program of its own leaves them to its parent.
+// The loader opens libraries and plugins by other functions; a forked child leaves them to its parent.
 __attribute__((destructor)) static void end(void) {
   if (log_path[0] && process == getpid()) dl_iterate_phdr(note_loaded, NULL);
   flush();
@@ -265,7 +265,7 @@ WRAP(DIR *, fdopendir, (int folder), (folder), , note_folder(folder))
        (path, names, filter, compare), , note(AT_FDCWD, path, result >= 0 ? 'l' : '-'))
 BOTH_TYPES(SCANS, scandir, dirent)
 
-// Asking.
+// Queries of paths.
 
 #define ASKS(type, name, declared, passed, folder, there) \
   WRAP(type, name, declared, passed, , note(folder, path, (there) ? '+' : '-'))
@@ -288,7 +288,7 @@ BOTH_TYPES(STATS_AT, fstatat, stat)
        (version, folder, path, to, flags), folder, result == 0)
 BOTH_TYPES(STATS_AT_OLD, __fxstatat, stat)
 
-// A program of an older C library asks for it by name, and does without it.
+// An older C library lacks statx; its programs look the function up by name, and work without it.
 #define NO_STATX if (!real) { errno = ENOSYS; return -1; }
 WRAP(int, statx, (int folder, const char *path, int flags, unsigned mask, struct statx *to),
      (folder, path, flags, mask, to), NO_STATX, note(folder, path, result == 0 ? '+' : '-'))
@@ -299,7 +299,7 @@ ASKS(int, eaccess, (const char *path, int mode), (path, mode), AT_FDCWD, result 
 ASKS(int, faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags), folder,
      result == 0)
 
-// A file that is not a link is there, too.
+// A file that is not a link exists, too.
 #define IS_READ result >= 0 || errno == EINVAL
 ASKS(ssize_t, readlink, (const char *path, char *to, size_t size), (path, to, size), AT_FDCWD, IS_READ)
 ASKS(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t size), (folder, path, to, size), folder,

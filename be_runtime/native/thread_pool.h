@@ -4,8 +4,8 @@
 /// BE::parallel_for on XLA's thread pool.
 ///
 /// It can't deadlock: the caller takes chunks itself, and waits only for chunks that another thread is running already,
-/// never for a task to start. A task that starts late finds no chunk. So a chunk may come here again, and the caller
-/// may be one of the pool's threads.
+/// never for a task to start. A task that starts late finds no chunk. So a chunk may call this function
+/// again, and the caller may be one of the pool's threads.
 
 #include <sched.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 thread_local const Entered* entered = nullptr;
 
-/// Return the number of threads of the pool; 1 if there is none. An answer costs a few nanoseconds, an error more.
+/// Return the number of threads of the pool; 1 if there is none. A result takes a few nanoseconds, an error longer.
 inline int64_t pool_threads(const XLA_FFI_CallFrame* frame) noexcept {
   int64_t threads = 1;
   XLA_FFI_ThreadPool_NumThreads_Args args{sizeof(args), nullptr, frame->ctx, &threads};
@@ -35,7 +35,7 @@ struct Job {
   void (*call)(void*, int64_t, int64_t, bool*);
   int owners;
   int64_t next = 0, done = 0;
-  bool failed = false;  // set by the one call whose exception counts
+  bool failed = false;  // set by the first call that throws
 
   void run() noexcept {
     for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < chunks;) {
@@ -68,7 +68,7 @@ struct Job {
     drop();
   }
 
-  /// Wait for the chunks that other threads run: some microseconds without leaving the core, then it lets others run.
+  /// Wait for the chunks that other threads run: spin for some microseconds, then yield the core.
   void wait() const noexcept {
     for (int spins = 0; __atomic_load_n(&done, __ATOMIC_ACQUIRE) != chunks; ++spins) {
       if (spins > 2000) {
@@ -84,7 +84,7 @@ struct Job {
   }
 };
 
-/// More chunks than this for a thread gain no balance, and each takes 0.1 us.
+/// More chunks for a thread don't improve the balance, and each takes 0.1 us.
 constexpr int64_t kMostChunks = 64;
 
 inline int64_t divided_up(int64_t n, int64_t by) noexcept { return n / by + (n % by != 0); }

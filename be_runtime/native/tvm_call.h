@@ -1,11 +1,11 @@
 #pragma once
 
 /// \file
-/// Calls of a module's functions by PyTorch, NumPy and all that speaks the C ABI of TVM-FFI.
+/// Calls of a module's functions by PyTorch, NumPy and other users of TVM-FFI's C ABI.
 ///
-/// Such a call becomes a call frame of XLA, with functions of ours in place of XLA's, and goes to the handler that XLA
-/// calls. So arrays, attributes, axes and exceptions are treated as in a call from JAX. Nothing of TVM-FFI is included
-/// or linked: its functions are looked up in the process when they are used.
+/// Such a call becomes a call frame of XLA, with functions of this file in place of XLA's, and goes to the handler that
+/// XLA calls. So arrays, attributes, axes and exceptions are treated as in a call from JAX. TVM-FFI is neither included
+/// nor linked: its functions are looked up in the process when they are used.
 
 #include <elf.h>
 #include <link.h>
@@ -22,7 +22,7 @@ namespace {
 using tvm_ffi::Any;
 using tvm_ffi::Array;
 
-/// A kind of `Any` of our own: a caller without TVM-FFI gives room for an error's text.
+/// An additional kind of `Any`: a caller without TVM-FFI passes room for an error's text.
 constexpr int32_t kWantsText = -16962;
 constexpr size_t kRoomForText = 2048;
 
@@ -59,8 +59,8 @@ XLA_FFI_DataType dtype_of_dl(unsigned code, unsigned bits, unsigned lanes) noexc
 }
 BE_BEGIN_COLD
 
-// The functions of TVM-FFI, in the library that is loaded already, into whatever scope. No dlsym: it would bind a
-// module to the version of the C library that it was linked with.
+// The functions of TVM-FFI, in the library that is loaded already, whatever its scope. dlsym would bind a module to the
+// version of the C library with which it was linked.
 
 struct FoundLibrary {
   const char* name;
@@ -136,7 +136,7 @@ int raise_for_tvm(Any* result, const char* kind, const char* text) noexcept {
   return -1;
 }
 
-// The functions of XLA for a call that XLA doesn't make.
+// The functions of XLA for a call from TVM-FFI.
 
 struct TvmContext {
   int32_t device_type, device;
@@ -149,7 +149,7 @@ struct TvmError {
 };
 
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) noexcept {
-  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the message of an error"};
+  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the text of an error"};
   TvmError* error = static_cast<TvmError*>(malloc(sizeof(TvmError)));
   if (error == nullptr) return reinterpret_cast<XLA_FFI_Error*>(&no_memory);
   error->code = args->errc;
@@ -219,7 +219,7 @@ struct TvmAttr {
 };
 
 BE_END_COLD
-/// One call: the frame that is being made, and messages for arguments that are not as declared.
+/// One call: functions that read its arguments, and report arguments that differ from their declaration.
 struct TvmCall {
   const TvmSpec& spec;
   const Any* args;
@@ -366,7 +366,7 @@ bool TvmCall::fail_layout(int index, const Array& tensor) const noexcept {
   return fail(index, "begins at an address that is not a multiple of 16, as a slice of a tensor may; make a copy");
 }
 
-/// Make a scalar of XLA's of a number; false if it is none.
+/// Convert a number to a scalar of XLA; false for other values.
 bool scalar_of(const Any& any, XLA_FFI_Scalar* scalar) noexcept {
   switch (any.kind) {
     case tvm_ffi::kInt: scalar->dtype = XLA_FFI_DataType_S64; break;
@@ -467,7 +467,7 @@ int raise_xla_error(XLA_FFI_Error* failed, Any* result) noexcept {
 }  // namespace BE::detail
 BE_END_COLD
 
-/// Call an entry point for a caller by TVM-FFI's C ABI.
+/// Call an entry point through TVM-FFI's C ABI.
 ///
 /// Two characters of `TvmSpec::be_order` describe an argument. The first is its sign: `i` for an input, `o` for a
 /// result, `I` and `O` if it may be None, `b` for an array that is changed in place, `n` for an input that may be a

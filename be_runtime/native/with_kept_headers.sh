@@ -1,10 +1,11 @@
 #!/bin/sh
-# Preprocesses a source without reading the headers that it begins with, whose text and macros are kept.
+# Preprocess a source without reading its first headers again: their text and macros are kept.
 #
 #   with_kept_headers.sh FOLDER PHASE SOURCE OUTPUT COMPILER FLAG...
 #
-# FOLDER has headersPHASE, their text, headersPHASE.macros, and read.d, which files that took. Anything unexpected, a
-# message about the source too, preprocesses everything. Few programs are run, since each takes a while.
+# FOLDER has headersPHASE, the text of the headers, headersPHASE.macros, and read.d, the list of their files. In any
+# unexpected case, such as a message about the source, everything is preprocessed. Each program takes time to start, so
+# the script runs few.
 set -u
 LC_ALL=C
 kept=$1/headers$2
@@ -14,12 +15,12 @@ output=$4
 shift 4
 own=$output.own
 
-# What watches the compiler costs each program it is loaded into a while, so only the compiler gets it.
+# A preloaded library slows the start of each program, so only the compiler gets it.
 preload=${LD_PRELOAD-}
 unset LD_PRELOAD
 
-# The macros lie beside the output while they are read, so that the list of files read doesn't have them. The first line
-# names the source; the kept text is what follows up to the source's own, which begins with such a line again.
+# The macros are linked beside the output while the compiler reads them, so that the list of read files omits them. The
+# first line names the source; the kept text goes between it and the source's own text, which begins with such a line.
 [ -r "$kept" ] && [ -r "$read" ] && ln -s "$kept.macros" "$own.macros" &&
   LD_PRELOAD=$preload "$@" -imacros "$own.macros" -o "$own" 2> "$own.said" && [ ! -s "$own.said" ] &&
   sed -e '1b' -e "\\|^# 1 \"$source\"|,\$b" -e d "$own" > "$own.text" &&

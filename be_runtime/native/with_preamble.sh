@@ -1,21 +1,22 @@
 #!/bin/sh
-# Compiles what cudafe++ made, its beginning from a precompiled header where it is the same text.
+# Compile the output of cudafe++, and use a precompiled header for its beginning if the text is equal.
 #
 #   with_preamble.sh FOLDER WHOLE COMPILER FLAG...
 #
 # FOLDER has preamble.h, its compiled form preamble.h.gch, its size in bytes and pragmas.h; WHOLE is cudafe++'s output.
-# Anything unexpected, a missing program too, compiles WHOLE as it is. Few programs are run, since each takes a while.
+# In any unexpected case, such as a missing program, WHOLE is compiled as it is. Each program takes time to start, so
+# the script runs few.
 set -u
 LC_ALL=C
 folder=$1
 whole=$2
 shift 2
-# What watches the compiler costs each program it is loaded into a while, so only the compiler gets it.
+# A preloaded library slows the start of each program, so only the compiler gets it.
 preload=${LD_PRELOAD-}
 unset LD_PRELOAD
 rest=$whole.rest/${whole##*/} # the object records the file's name
 
-# The first line names the source; the preamble is what follows.
+# The first line names the source; the preamble follows.
 read -r size < "$folder/size" &&
   read -r first < "$whole" &&
   cmp -s -n "$size" -i "$((${#first} + 1)):0" "$whole" "$folder/preamble.h" &&

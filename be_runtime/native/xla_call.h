@@ -1,6 +1,6 @@
 /// \file
-/// Operations on a call frame that all our handlers share, on `c_api.h` alone: they answer XLA's questions, find
-/// buffers, ask XLA for memory and for the stream, and make errors.
+/// Operations on a call frame that all handlers share, on `c_api.h` alone: they answer metadata queries, find buffers,
+/// get memory and the stream from XLA, and make errors.
 
 #pragma once
 
@@ -53,7 +53,7 @@ inline __attribute__((cold, format(printf, 3, 4))) XLA_FFI_Error* fail(const XLA
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/// Destroy an error that XLA returned: it is the caller's.
+/// Destroy an error that XLA returned; the caller owns the error.
 inline __attribute__((cold)) void drop_error(const XLA_FFI_CallFrame* frame, XLA_FFI_Error* error) noexcept {
   XLA_FFI_Error_Destroy_Args args{sizeof(args), nullptr, error};
   frame->api->XLA_FFI_Error_Destroy(&args);
@@ -66,7 +66,7 @@ inline __attribute__((cold)) const char* message_of(const XLA_FFI_CallFrame* fra
   return args.message;
 }
 
-/// Ask XLA for the call's stream.
+/// Get the call's stream from XLA.
 inline __attribute__((always_inline)) XLA_FFI_Error* get_stream(const XLA_FFI_CallFrame* frame,
                                                                 void** stream) noexcept {
   XLA_FFI_Stream_Get_Args args{sizeof(args), nullptr, frame->ctx, nullptr};
@@ -75,7 +75,7 @@ inline __attribute__((always_inline)) XLA_FFI_Error* get_stream(const XLA_FFI_Ca
   return error;
 }
 
-/// Ask XLA for memory of the call's device. XLA grants no alignment above 16, but aligns to 256 bytes.
+/// Get memory of the call's device from XLA, which accepts no alignment above 16, but aligns to 256 bytes.
 inline __attribute__((cold)) XLA_FFI_Error* allocate(const XLA_FFI_CallFrame* frame, size_t size,
                                                      void** data) noexcept {
   XLA_FFI_DeviceMemory_Allocate_Args args{sizeof(args), nullptr, frame->ctx, size, 16, nullptr};
@@ -90,8 +90,7 @@ inline __attribute__((cold)) void free(const XLA_FFI_CallFrame* frame, void* dat
   if (XLA_FFI_Error* error = frame->api->XLA_FFI_DeviceMemory_Free(&args)) drop_error(frame, error);
 }
 
-/// Find XLA's question about a handler among the extensions of a frame; null in a call, which may have other
-/// extensions.
+/// Find XLA's metadata query among the extensions of a frame; null in a call, which may have other extensions.
 inline Metadata* find_metadata(const XLA_FFI_CallFrame* frame) noexcept {
   const Extension* extension = reinterpret_cast<const Extension*>(frame->extension_start);
   while (extension != nullptr && extension->type != XLA_FFI_Extension_Metadata) extension = extension->next;
@@ -108,8 +107,7 @@ inline __attribute__((noinline)) bool answer_extension(XLA_FFI_CallFrame* frame,
   return true;
 }
 
-/// Answer XLA's question which API a handler needs and whether a command buffer may capture it; false if the frame is a
-/// call.
+/// Answer XLA's metadata query with the API version and the traits of a handler; false if the frame is a call.
 inline __attribute__((always_inline)) bool answer_metadata(XLA_FFI_CallFrame* frame, uint32_t traits) noexcept {
   return __builtin_expect(frame->extension_start != nullptr, 0) && answer_extension(frame, traits);
 }

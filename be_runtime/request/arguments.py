@@ -207,7 +207,7 @@ def dir_units(path: object, language: Language) -> tuple[Unit, ...]:
     files = sorted(file for file in shown if file.suffix in suffixes and file.is_file())
     if not files:
         raise SourceNotFoundError(
-            f"{folder} holds no source files", hints=(f"looked for names that end in {', '.join(suffixes)}",)
+            f"{folder} holds no source files", hints=(f"the names of sources end in {', '.join(suffixes)}",)
         )
     counts = Counter(file.stem for file in files)
     return tuple(_file_unit(file, file.stem if counts[file.stem] == 1 else file.name) for file in files)

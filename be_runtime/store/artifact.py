@@ -73,7 +73,7 @@ class Artifact(NamedTuple):
     is_checked : bool
         True if the hashes of all images are checked already.
     memory : str
-        Folder that remembers checks, see `is_whole`; empty to remember nothing.
+        Folder with records of checks, see `is_whole`; empty to record nothing.
     packed : bytes
         The artifact as one file, if it was opened from one.
     """

@@ -98,7 +98,7 @@ def key_lock(
 
 
 def remove_if_free(path: str) -> None:
-    """Delete a lock file that no process holds; a process that waits for it makes a new one."""
+    """Delete a lock file that no process holds; a process that waits for the lock makes a new file."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:

@@ -43,7 +43,7 @@ _UNFINISHED = r"(?:manifest|pruning)\.json\.[0-9a-f]{8}"
 """Temporary files of `be_runtime.store.cache.replace_file`."""
 
 DEAD_OWNER_AGE_S = 3600.0
-"""Time to keep a dead owner's folder, since a live process in a container with the same host name may seem dead."""
+"""Time to keep a dead owner's folder: a live process in a container with this host's name may seem dead."""
 
 ANY_OWNER_AGE_S = 48 * 3600.0
 """Time after which any folder is removed, also another host's, since no build takes this long."""

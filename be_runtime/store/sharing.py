@@ -313,7 +313,7 @@ def unpack_entry(artifact: Artifact, share: Shareable, staging: Path, source: st
     if inputs is None or inputs.digest != share.key.digest:
         raise errors.LoadError(f"{where} belongs to another entry")
     if share.functions is not None and [row.get("functions") for row in table.modules.values()] != [share.functions]:
-        raise errors.LoadError(f"{where} is damaged: its list of functions is not what a build here would write")
+        raise errors.LoadError(f"{where} is damaged: its list of functions differs from a build here")
     try:
         roots = _without_links(share.roots)
         read, others = _local(inputs.dependencies, roots, where), _local(inputs.others, roots, where)

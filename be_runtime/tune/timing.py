@@ -92,7 +92,7 @@ def time_variants(
 
 
 def _time_runners(runners: Mapping[int, Runner], runs: int) -> dict[int, tuple[float, ...]]:
-    """Return samples of the seconds of one call of each, in turns, so that changes of the clock rate affect all."""
+    """Sample the seconds of one call of each runner in turns, so that a change of clock speed affects all equally."""
     calls = {key: _calls(run) for key, run in runners.items()}
     loops = {key: lambda count, run=run, each=calls[key]: run(count * each) for key, run in runners.items()}
     samples = sample_runners(loops, _WARMUP, runs, 1)

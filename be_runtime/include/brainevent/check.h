@@ -72,8 +72,8 @@ class CheckMessage {
     return *this;
   }
 
-  /// A manipulator without an argument, such as `std::endl`. The template parameter only keeps
-  /// the body from being looked at in sources that have no stream.
+  /// A manipulator without an argument, such as `std::endl`. The template parameter delays the look-up of names in the
+  /// body, for sources that include no stream.
   template <class Char = char>
   BE_COLD CheckMessage& operator<<(StdOstream<char>& (*manipulator)(StdOstream<char>&)) {
     manipulate_text<Char>(text_, manipulator);
@@ -118,7 +118,7 @@ struct DeviceCheckFailure {
 };
 #endif
 
-/// Return the usual cause of a CUDA error that a launch of a kernel meets; null if there is none.
+/// Return the usual cause of a CUDA error of a kernel launch; null if there is none.
 BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
   switch (code) {
     case 1:  // CUDA 13 returns it for a launch where older releases returned 9

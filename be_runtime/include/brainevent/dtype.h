@@ -20,7 +20,7 @@
 #define BE_DEVICE_PASS 1
 #endif
 
-/// A function on an error path: kept out of line, and out of the hot code's way.
+/// Marks a function on an error path: it is not inlined, and placed apart from hot code.
 #define BE_COLD __attribute__((cold, noinline))
 
 /// A function that the handler defines once for all objects of a module.
@@ -78,7 +78,7 @@
   X(UInt4, 26, ::BE::uint4x2_t, uint4, 4, U4, 22, __VA_ARGS__) \
   X(Float4E2M1FN, 27, ::BE::float4_e2m1fnx2_t, float4_e2m1fn, 4, F4E2M1FN, 32, __VA_ARGS__)
 
-/// The types that an attribute can have, too.
+/// The types that attributes can also have.
 #define BE_INTERNAL_SCALAR_TYPES(X, ...)     \
   BE_INTERNAL_BOOL_TYPES(X, __VA_ARGS__)     \
   BE_INTERNAL_HALF_TYPES(X, __VA_ARGS__)     \
@@ -86,17 +86,18 @@
   BE_INTERNAL_INTEGRAL_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_COMPLEX_TYPES(X, __VA_ARGS__)
 
-/// Every element type. The row of a type that belongs to no group stands here.
+/// All element types.
 #define BE_INTERNAL_ELEMENT_TYPES(X, ...)  \
   BE_INTERNAL_SCALAR_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_FLOAT8_TYPES(X, __VA_ARGS__) \
   BE_INTERNAL_PACKED_TYPES(X, __VA_ARGS__)
 
-/// For the names of some rows as one text, which begins with a comma and a space.
+/// Lists the names of rows in one text, which begins with a comma and a space.
 #define BE_INTERNAL_LISTED(dtype, value, type, name, ...) ", " #name
 
-// The C++ types of elements that C++ lacks. Declarations only: `<cuda_fp16.h>` and `<cuda_bf16.h>` cost each build a
-// third of a second. A name is enough for a pointer; `brainevent/dtypes.h`, or CUDA's own headers, define the types.
+// The C++ types of elements that C++ lacks. Declarations only: `<cuda_fp16.h>` and `<cuda_bf16.h>` add a third
+// of a second to each build. A declaration is enough for a pointer; `brainevent/dtypes.h`, or CUDA's own headers,
+// define the types.
 
 struct __half;
 struct __nv_bfloat16;
@@ -196,7 +197,8 @@ struct DTypeOf;
   };
 BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_DTYPE_OF, )
 
-// CUDA's own types: 16-bit types in C++ sources that include its headers, and 8-bit types beside ours.
+// CUDA's own types: 16-bit types in C++ sources that include its headers, and 8-bit types in addition to this
+// library's.
 #if !defined(__CUDACC__)
 BE_INTERNAL_DTYPE_OF(Float16, , ::__half, )
 BE_INTERNAL_DTYPE_OF(BFloat16, , ::__nv_bfloat16, )
@@ -264,7 +266,7 @@ auto members_of(Rank<1>) -> Members<decltype(T::x), decltype(T::y)>;
 template <class T>
 auto members_of(Rank<0>) -> Members<decltype(T::x)>;
 
-// Where a T* may point. C++ lets the bytes of every object be read through the first three.
+// The elements to which a T* may point. In C++, the first three types may read the bytes of every object.
 constexpr DTypeSet pointed_into(const volatile void*) noexcept { return kEveryDType; }
 constexpr DTypeSet pointed_into(const volatile char*) noexcept { return kEveryDType; }
 constexpr DTypeSet pointed_into(const volatile unsigned char*) noexcept { return kEveryDType; }
@@ -284,7 +286,7 @@ constexpr DTypeSet pointed_into(const volatile T (*)[kSize]) noexcept {
   return pointed_into(static_cast<const volatile T*>(nullptr));
 }
 
-/// A vector of `Part`s: into buffers of them, and of pairs of them.
+/// The DTypes for a vector of `Part`s: buffers of `Part`s, and of pairs of `Part`s.
 template <class Part>
 constexpr DTypeSet vector_of(size_t size) noexcept {
   const DTypeSet parts = pointed_into(static_cast<const volatile Part*>(nullptr));
@@ -350,7 +352,7 @@ BE_HD inline To bits_as(From value) noexcept {
   return result;
 }
 
-/// Drop the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is right.
+/// Drop the lowest `count` bits, 1 to 31, rounding to nearest and ties to even. A carry into the exponent is correct.
 BE_HD constexpr uint32_t shift_right_rounded(uint32_t value, int count) noexcept {
   const uint32_t kept = value >> count;
   const uint32_t dropped = value & ((uint32_t{1} << count) - 1);

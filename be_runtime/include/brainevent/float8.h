@@ -62,9 +62,9 @@ struct SmallFloat {
   static constexpr uint32_t kRebias = (127u - kBias) << 23;
   static constexpr uint32_t kSign = 1u << (kBits - 1);
   static constexpr bool kIsIeee = kSpecials == Specials::kIeee, kIsFn = kSpecials == Specials::kFn;
-  /// No code where there is no infinity.
+  /// No code if the format has no infinity.
   static constexpr uint32_t kInfinity = kIsIeee ? kSign - (1u << kFractionBits) : ~0u;
-  /// Without its sign; where there is no NaN, it is minus zero.
+  /// Without its sign; minus zero if the format has no NaN.
   static constexpr uint32_t kNan = kIsIeee ? kInfinity | (1u << (kFractionBits - 1)) : kIsFn ? kSign - 1 : kSign;
   static constexpr uint32_t kLargest = kIsIeee ? kInfinity - 1 : kIsFn ? kSign - 2 : kSign - 1;
   static constexpr uint32_t kOverflow = kIsIeee ? kInfinity : kSpecials == Specials::kNone ? kLargest : kNan;

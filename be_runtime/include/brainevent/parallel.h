@@ -15,7 +15,7 @@
 
 namespace BE::detail {
 
-/// The call that a thread works for; it leads to XLA's thread pool.
+/// The call for which a thread works; it gives access to XLA's thread pool.
 struct Entered {
   XLA_FFI_CallFrame* be_frame;
   const char* be_kernel;
@@ -45,7 +45,7 @@ class EnteredCall {
 };
 
 #if defined(BE_INTERNAL_TSAN)
-/// Run parts on new threads: ThreadSanitizer does not see how XLA's threads wait for each other. Each thread has a
+/// Run parts on new threads: ThreadSanitizer does not detect how XLA's threads wait for each other. Each thread has a
 /// fixed share of the parts, so that two parts that touch one element are always found.
 template <class F>
 void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {

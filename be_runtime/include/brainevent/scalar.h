@@ -35,7 +35,7 @@ class Scalar {
 
 namespace detail {
 
-/// Becomes the `BE::Scalar<T>` that the entry point declares, or, in code for the CPU, a number.
+/// Converts to the `BE::Scalar<T>` that the entry point declares, or, in code for the CPU, to a number.
 template <class T>
 struct ScalarValue {
   const Tensor& be_tensor;

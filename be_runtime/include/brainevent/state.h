@@ -114,7 +114,8 @@ T Attributes::get(const char* name) const {
 ///
 /// The constructor of `T` determines when the object is made:
 ///
-/// - `explicit T(const BE::Attributes&)` or `T()`: when JAX compiles the program. If the constructor throws an exception,
+/// - `explicit T(const BE::Attributes&)` or `T()`: when JAX compiles the program. If the constructor throws an
+/// exception,
 ///   the compilation fails.
 /// - `T(const BE::Attributes&, const BE::Shapes&)`: in the first call. If the constructor throws an exception, the call
 ///   fails.
@@ -222,7 +223,7 @@ inline int be_current_device() {
   return be_device;
 }
 
-/// Guard that makes a device the current one. Objects that allocate may be made on it while XLA records a CUDA graph.
+/// Guard that makes a device current. Objects that allocate may be made on it while XLA records a CUDA graph.
 class OnDevice {
  public:
   explicit OnDevice(int device) {

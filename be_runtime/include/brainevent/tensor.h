@@ -69,7 +69,7 @@ namespace internal {
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T) (void)0
 #else
 #define BE_INTERNAL_PLACE
-/// A shift of a constant, and in place: a function for it would take longer to compile than the test itself.
+/// A shift of a constant, written in place: a function would take longer to compile than the test itself.
 #define BE_INTERNAL_CHECK_ELEMENT_TYPE(T)                                       \
   if (!(internal::kPointedInto<T> >> (static_cast<unsigned>(dtype_) & 31) & 1)) \
   be_throw_element_type(__PRETTY_FUNCTION__, data_, dtype_)
@@ -101,7 +101,7 @@ class Tensor {
       : data_(data), ndim_(ndim), dtype_(dtype) {
     // This runs for every tensor of every call, so slots past `ndim` stay unwritten.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
-    // Each extent by itself, so that the compiler can leave out extents that nobody reads.
+    // Each extent by itself, so that the compiler can leave out unused extents.
     int64_t elements = 1;
     for (int i = 0; i < ndim; ++i) elements *= dims[i];
     numel_ = elements;
@@ -230,7 +230,7 @@ class Tensor {
     report(internal::Access::kType, false, function, file, line);
   }
 
-  /// Return whether an access is possible. If not, it is reported, and device code goes on.
+  /// Return whether an access is valid. An invalid access is reported, and device code continues.
   template <typename T>
   BE_HD bool can_access(const int64_t* indices, int count, const char* function, const Index& place) const {
     using internal::Access;

@@ -3,14 +3,14 @@
 /// \file
 /// Text for error messages.
 ///
-/// Every kernel is compiled with this header, so it uses compiler builtins where a standard
-/// header would cost more than all of it: `<string>` is 110 ms, `<cstdio>` 7 ms.
+/// Every kernel is compiled with this header, so it uses compiler builtins in place of standard headers that would take
+/// longer to compile than all of it: `<string>` takes 110 ms, `<cstdio>` 7 ms.
 
 #include <new>
 
 #include "brainevent/dtype.h"
 
-// `<iosfwd>` would cost more than this whole folder: it reads <cwchar> for three declarations.
+// `<iosfwd>` would take longer to compile than this whole folder: it reads <cwchar> for three declarations.
 #if defined(__GLIBCXX__)
 // clang-format off
 namespace std _GLIBCXX_VISIBILITY(default) {
@@ -30,8 +30,8 @@ namespace BE::internal {
 /// A growing, reference-counted string that never throws.
 ///
 /// Ownership: copies share the characters, so an exception holding a Text can be copied without
-/// allocating. Append only while there is one owner. When memory runs out the text stays as
-/// it was.
+/// allocating. Append only while there is one owner. If memory is exhausted, the text
+/// stays unchanged.
 class Text {
  public:
   Text() noexcept = default;
@@ -84,7 +84,7 @@ class Text {
     return value < 0 ? append('-').append_unsigned(0 - magnitude) : append_unsigned(magnitude);
   }
 
-  /// As many digits as the type holds for certain: 0.1 reads as 0.1.
+  /// As many digits as the type always preserves: 0.1 is printed as 0.1.
   Text& append(float value) noexcept { return append_real(value, __FLT_DIG__); }
   Text& append(double value) noexcept { return append_real(value, __DBL_DIG__); }
   Text& append(long double value) noexcept { return append_real(value, __LDBL_DIG__); }
@@ -138,7 +138,7 @@ class Text {
   Block* block_ = nullptr;
 };
 
-// Writing any value that can be streamed, without a stream header of our own. Numbers, strings and pointers need
+// Writing any value that can be streamed, without an include of a stream header. Numbers, strings and pointers need
 // nothing. For other types the user's own `operator<<(std::ostream&, const T&)` is called, provided the source includes
 // `<ostream>`: everything about streams depends on a template parameter, so it is looked up at the first use.
 
@@ -198,7 +198,7 @@ auto write_value(Text& text, const T& value, Rank<2>) -> decltype(text.append(va
   text.append(value);
 }
 
-/// Values that only a cast reads: scoped enumerations, by number, and 16-bit floating types, which convert to many
+/// Values that need a cast: scoped enumerations, by number, and 16-bit floating types, which convert to many
 /// types.
 template <class T>
 auto write_value(Text& text, const T& value, Rank<1>) -> decltype(static_cast<float>(value), void()) {

@@ -43,7 +43,7 @@
 
 namespace c10 {
 
-/// torch's names of our dtypes, with the values of `BE::DType`.
+/// torch's names of the dtypes, with the values of `BE::DType`.
 enum class ScalarType : uint8_t {
 #define BE_INTERNAL_TORCH_ENUMERATOR(name, dtype, type) name = static_cast<uint8_t>(::BE::DType::dtype),
   BE_INTERNAL_TORCH_TYPES(BE_INTERNAL_TORCH_ENUMERATOR) Undefined = static_cast<uint8_t>(::BE::DType::Invalid),
@@ -89,7 +89,7 @@ class IntArrayRef {
   size_t size_;
 };
 
-/// Where a call's arrays are: on the GPU in a CUDA source.
+/// The device of a call's arrays: the GPU in a CUDA source.
 struct Device {
 #if defined(__CUDACC__)
   static constexpr bool kCuda = true;
@@ -121,7 +121,7 @@ struct RestrictPtrTraits {
   using PtrType = T* __restrict__;
 };
 
-/// A view of elements with fewer indices to go: `x[i][j]`. The extents belong to the accessor that it came from.
+/// A view of elements after the first indices of `x[i][j]`. The extents belong to the accessor that it came from.
 template <class T, size_t kRank, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
 class TensorAccessor {
  public:
@@ -143,7 +143,7 @@ class TensorAccessor {
   const Index* strides_;
 };
 
-/// The same with extents of its own: a kernel's parameter.
+/// An accessor with its own extents, for a kernel's parameter.
 template <class T, size_t kRank, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
 class GenericPackedTensorAccessor {
  public:
@@ -301,7 +301,7 @@ class Tensor {
   BE::Tensor view_;
 };
 
-/// Return where the tensor is, for a `CUDAGuard`.
+/// Return the device of the tensor, for a `CUDAGuard`.
 inline std::optional<Device> device_of(const Tensor& x) { return x.device(); }
 
 #define BE_INTERNAL_TORCH_NO_FUNCTION(name, advice)                                                 \
@@ -346,7 +346,7 @@ struct Function {
 
 namespace BE::internal {
 
-/// Stands behind the values of a message, so that a message may have none.
+/// Follows the values of a message, so that a message may have none.
 struct EndOfMessage {};
 BE_COLD inline void add_values(CheckMessage&, EndOfMessage) noexcept {}
 template <class Value, class... Values>

@@ -27,7 +27,8 @@ namespace BE {
 /// work on the stream of the call is done. A copy of a Workspace refers to the memory of the original.
 ///
 /// XLA plans declared memory when it compiles the program, so the entry point allocates nothing, and CUDA graphs can
-/// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results do.
+/// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results
+/// do.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is
@@ -71,16 +72,16 @@ class Workspace {
 
 namespace detail {
 
-/// The memory that a call has allocated, until it ends. On the CPU it is a place in the thread's own memory.
+/// The memory that a call has allocated, until it ends. On the CPU it is a part of the thread's memory.
 class AskedMemory {
  public:
-  /// \param frame  XLA's, whose device has the memory; null on the CPU
+  /// \param frame  XLA's frame, whose device has the memory; null on the CPU
   explicit AskedMemory(XLA_FFI_CallFrame* frame) noexcept : be_frame(frame) { be_open_memory(*this); }
   ~AskedMemory() { be_close_memory(*this); }
   AskedMemory& operator=(AskedMemory&&) = delete;
 
   XLA_FFI_CallFrame* be_frame;
-  /// The thread's memory, and how far it was used before; on the GPU the last piece that was allocated.
+  /// The thread's memory, and its used size before the call; on the GPU, the last allocated piece.
   void* be_arena = nullptr;
   void* be_last = nullptr;
   size_t be_used = 0;

@@ -35,7 +35,7 @@ inline bool open_breadcrumbs(const char* path) {
   return true;
 }
 
-/// The stack of a thread's signal handlers, for kernels that use up its own.
+/// The stack of a thread's signal handlers, for kernels that overflow the thread's own stack.
 class SignalStack {
  public:
   SignalStack() {
@@ -62,7 +62,7 @@ class SignalStack {
   void* room_ = MAP_FAILED;
 };
 
-/// The record of a call while this lives.
+/// The record of a call during the lifetime of this object.
 class Breadcrumb {
  public:
   Breadcrumb(const std::string& kernel, const std::string& caller) {
@@ -88,8 +88,8 @@ class Breadcrumb {
   int taken_ = 0;
 };
 
-/// Describe an access beside an array, as `writes 16384 bytes past result 0 (float32[6])`; nothing if it lies
-/// beside none.
+/// Describe an access beside an array, as `writes 16384 bytes past result 0 (float32[6])`; add nothing for other
+/// accesses.
 inline void describe_access(be_faults::Line& line, const siginfo_t* info, const void* context) {
   const char* const address = static_cast<const char*>(info->si_addr);
   const char* does = "accesses memory ";

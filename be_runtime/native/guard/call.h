@@ -36,14 +36,14 @@ struct Check {
   std::string caller;
   int64_t bits = 0;
   int64_t runs = 1;
-  int64_t hidden = 0;  ///< how many of the last results are scratch memory
-  /// For arguments and results their axes from major to minor in memory; empty for their own order.
+  int64_t hidden = 0;  ///< number of last results that are scratch memory
+  /// The axes of each argument and result from major to minor in memory; empty for their own order.
   std::vector<std::vector<int64_t>> orders;
 
   bool has(Checked which) const { return (bits & which) != 0; }
 };
 
-/// Read the axes of each array, as `- 1,0`.
+/// Parse the axes of each array, as `- 1,0`.
 inline std::vector<std::vector<int64_t>> parse_orders(const std::string& line) {
   std::vector<std::vector<int64_t>> orders;
   std::istringstream words(line);
@@ -77,7 +77,7 @@ inline const XLA_FFI_ByteSpan* find_check(const XLA_FFI_CallFrame* frame) {
   return nullptr;
 }
 
-/// Spell numbers as `[4, 3]`.
+/// Format numbers as `[4, 3]`.
 inline std::string spell(const int64_t* numbers, int64_t count) {
   std::string text = "[";
   for (int64_t i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
@@ -121,7 +121,7 @@ struct Array {
   }
 };
 
-/// Describe all arrays of a call but tokens, arguments before results.
+/// Describe all arrays of a call except tokens, arguments before results.
 inline std::vector<Array> arrays_of(const XLA_FFI_CallFrame* frame, const Check& check) {
   std::vector<Array> arrays;
   const int64_t tokens = be_xla::is_ordered(frame) ? 1 : 0;

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// One checked call: the code behind a slot runs with copies of the call's arrays, once or several times, and its
-/// changes to them are compared.
+/// One checked call: the wrapped handler runs with copies of the call's arrays, once or several times, and its changes
+/// to them are compared.
 
 #include <alloca.h>
 #include <pthread.h>
@@ -17,10 +17,11 @@ __attribute__((weak)) void __tsan_release(void*);
 
 namespace be_guard {
 
-// Tools that watch a checked call, ThreadSanitizer and valgrind, and the bytes of the stack below a call, which a
-// kernel finds in a local array that it never set.
+// Requests to ThreadSanitizer and valgrind, and the bytes on the stack below a call, which a kernel reads from an
+// uninitialized local array.
 
-/// Guard that orders a call after all calls that ended before it, for ThreadSanitizer, which does not see XLA's locks.
+/// Guard that orders a call after all calls that ended before it, for ThreadSanitizer, which does not detect XLA's
+/// locks.
 class CallOrder {
  public:
   CallOrder() {
@@ -35,7 +36,7 @@ class CallOrder {
   static inline char order_ = 0;
 };
 
-/// Ask valgrind: an instruction sequence that does nothing elsewhere. The answer is 0 then.
+/// Send a request to valgrind by an instruction sequence that does nothing elsewhere; then the result is 0.
 inline uint64_t ask_valgrind(uint64_t request, const void* address = nullptr, size_t second = 0, size_t third = 0) {
   const volatile uint64_t words[6] = {request, reinterpret_cast<uint64_t>(address), second, third, 0, 0};
   uint64_t answer = 0;
@@ -64,7 +65,7 @@ constexpr uint64_t kMemcheck = uint64_t{'M'} << 24 | uint64_t{'C'} << 16;
 
 inline void set_defined(const void* data, size_t size) { ask_valgrind(kMemcheck + 2, data, size); }
 
-/// Return a mask of bits that are not set; null if valgrind doesn't know.
+/// Return a mask of undefined bits; null if valgrind has no information.
 inline const unsigned char* read_undefined(const void* data, size_t size, Bytes* room) {
   room->resize(size + 1);
   return ask_valgrind(kMemcheck + 8, data, reinterpret_cast<size_t>(room->data()), size) == 1 ? room->data() : nullptr;
@@ -81,7 +82,7 @@ inline char* find_stack_end() {
   return static_cast<char*>(end);
 }
 
-/// Fill the memory that the functions called next have for their stack, up to a limit.
+/// Fill the part of the stack that the next called functions use, up to a limit.
 __attribute__((noinline)) inline void fill_stack(unsigned char byte) {
   constexpr size_t kMost = size_t{1} << 20, kLeft = size_t{128} << 10;
   static thread_local char* const end = find_stack_end();
@@ -111,16 +112,16 @@ struct Copy : Array {
   Copy(const Array& array, size_t place) : Array(array), place(place) {}
 
   size_t place;        ///< among the arrays of the call
-  Copy* owner = this;  ///< the argument whose memory, and so whose copy, a result has taken over, or itself
+  Copy* owner = this;  ///< the argument whose memory, and so whose copy, the result uses, or this array
   bool is_taken_over = false;
   Block block{};
   Bytes first{}, second{}, again{};
   Differences differ{};
-  bool depends = false;  ///< on bytes that nobody has set
+  bool depends = false;  ///< on uninitialized bytes
 
   bool is_shown() const { return is_result && !is_hidden; }
   bool is_own() const { return owner == this; }
-  /// Return whether a run begins with bytes of ours in the array.
+  /// Return whether the array is filled with known bytes before a run.
   bool is_filled() const { return is_result && is_own(); }
 };
 
@@ -197,7 +198,7 @@ class CheckedCall {
   bool prepare(const Fill& fill) {
     for (const Copy& each : copies_) {
       const Block& block = each.block;
-      // A sanitizer should see unwritten bytes.
+      // A sanitizer must find unwritten bytes.
       if (!each.is_own() || (exact_blocks && each.is_filled())) continue;
       if (!memory_->fill(block.begin, fill.around(each.place), block.size())) return false;
       if (each.is_filled() ? !memory_->fill(block.data(), fill.within, block.bytes)
@@ -207,7 +208,7 @@ class CheckedCall {
     return memory_->wait();
   }
 
-  /// Call the code with a filled stack. A sanitizer, or valgrind, should see an unwritten stack.
+  /// Call the code with a filled stack; with a sanitizer or valgrind, the stack stays uninitialized.
   XLA_FFI_Error* call(Handler* inner, const Fill& fill) {
     if (!exact_blocks) fill_stack(fill.stack);
     return call_lower(inner, own_.get());
@@ -364,7 +365,7 @@ class CheckedCall {
     for (const Copy& each : copies_)
       if (each.is_filled() && !each.is_hidden)
         report_.add_elements("unwritten", each, still_filled(each, each.first.data(), kFirst.within),
-                             " may not write all of ", "have the bytes of before",
+                             " may not write all of ", "are unchanged",
                              {"it has side effects or state, so it ran once; check that every element gets a value"},
                              false);
   }
@@ -412,9 +413,9 @@ class CheckedCall {
     const std::string said = be_xla::message_of(frame_, error);
     if (!memory_->wait()) {
       be_xla::drop_error(frame_, error);
-      return fail_lost(said + "; the GPU says ");
+      return fail_lost(said + "; the GPU reports ");
     }
-    // An access that a checked build refuses is a finding, any other error the kernel's own.
+    // A refused access of a checked build is a finding; any other error is the kernel's own.
     const bool is_access = said.find(": at<") != std::string::npos || said.find(": data_ptr<") != std::string::npos;
     if (is_access && check_.has(kBounds)) {
       be_xla::drop_error(frame_, error);

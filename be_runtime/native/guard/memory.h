@@ -56,7 +56,7 @@ class Memory {
 
   /// Hold the work that the call puts on its stream from now on; false if that is impossible.
   virtual bool hold() { return false; }
-  /// End that, and keep the held work; false if some of it can't be held, and none of it will run.
+  /// Stop holding, and keep the held work; false if some of the work can't be held, and then none of it runs.
   virtual bool keep() { return false; }
   /// Read bytes that may have been written although the call's stream was held.
   virtual const unsigned char* read_early(const void*, size_t, Bytes*) { return nullptr; }
@@ -67,16 +67,16 @@ class Memory {
   std::string hold_problem;  ///< of `hold` or a function below it that failed, which is harmless
 };
 
-/// No bytes around arrays: a sanitizer sees the ends of each.
+/// True for no bytes around arrays, so that a sanitizer detects accesses past their ends.
 inline bool exact_blocks = false;
 
-/// The block of an array, without its memory yet.
+/// Return the sizes of an array's block; the memory is allocated later.
 inline Block block_for(size_t bytes) {
   if (exact_blocks) return {nullptr, 0, bytes, 0};
   return {nullptr, 256, bytes, bytes < 256 ? 256 : bytes < 65536 ? bytes : 65536};
 }
 
-/// An array of the host and the pages around it, which must not be touched.
+/// An array of the host and the pages around it, which must not be accessed.
 struct Surroundings {
   std::atomic<const char*> begin;  ///< null where the record is free
   const char *end, *data;
@@ -84,7 +84,7 @@ struct Surroundings {
   char name[112];
 };
 
-/// The records that the handler of a fault reads; the pages of more arrays have no name.
+/// The records that the handler of a fault reads; pages around further arrays have no name.
 inline Surroundings surroundings[256];
 
 class HostMemory final : public Memory {
@@ -154,7 +154,7 @@ using GraphExec = void*;
 constexpr unsigned kNonBlocking = 1;
 inline Stream const kLegacyStream = reinterpret_cast<Stream>(1), kThreadStream = reinterpret_cast<Stream>(2);
 
-/// The driver's functions; if there are none, `problem` gives the reason.
+/// The driver's functions; if one is missing, `problem` has the reason.
 struct DeviceDriver : be_cuda::DriverLibrary {
   Result (*cuCtxGetDevice)(int*) = find("cuCtxGetDevice");
   Result (*cuMemAlloc)(Address*, size_t) = find("cuMemAlloc_v2");
@@ -187,7 +187,7 @@ class DeviceMemory final : public Memory {
       : Memory(name, lost_by, can_hold), frame_(frame), stream_(stream) {}
   ~DeviceMemory() override { forget_graph(); }
 
-  /// Take each array from XLA's pool; from the driver if a sanitizer should see its ends.
+  /// Allocate an array from XLA's pool, or from the driver if a sanitizer must detect accesses past its ends.
   bool make(Block* block, size_t bytes, const std::string&) override {
     *block = block_for(bytes);
     if (exact_blocks) {
@@ -271,7 +271,7 @@ class DeviceMemory final : public Memory {
   }
 
   const unsigned char* read_by(Stream stream, const void* from, size_t size, Bytes* room) {
-    room->resize(size + 1);  // never empty, so that there is an address
+    room->resize(size + 1);  // never empty, so that its address is not null
     const bool is_read =
         size == 0 || (is_good(cuda_.cuMemcpyDtoHAsync(room->data(), reinterpret_cast<Address>(from), size, stream)) &&
                       is_good(cuda_.cuStreamSynchronize(stream)));

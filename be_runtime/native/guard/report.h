@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// The findings of one call: from the bytes of its arrays, as an error of XLA, and as lines of JSON until Python takes
-/// them.
+/// The findings of one call: derived from the bytes of its arrays, returned as an error of XLA, and kept as lines of
+/// JSON for Python.
 
 #include <algorithm>
 #include <cstdio>
@@ -17,8 +17,8 @@ namespace be_guard {
 
 // Findings from the bytes of arrays, after runs of a kernel that differ in the bytes that it should not read.
 //
-// The second run has the complements of the first one's bytes. A bit that was written with a definite value is equal in
-// both runs, so each bit that differs was not, and each byte that was never written differs.
+// The second run has the complements of the first run's bytes. A bit that was written with a definite value is equal in
+// both runs. So a bit that differs has no definite value, and each byte that was never written differs.
 
 /// The bytes of a run: around arrays, in results before the run, and on the stack.
 struct Fill {
@@ -37,7 +37,7 @@ constexpr Fill kFirst{0x9C, 0xCB, 0xA6}, kSecond{0x63, 0x34, 0x59};
 static_assert((kFirst.base ^ kSecond.base) == 0xFF && (kFirst.within ^ kSecond.within) == 0xFF &&
               (kFirst.stack ^ kSecond.stack) == 0xFF);
 
-/// Elements of an array that have something in common.
+/// The number of elements of an array with a common property, and the first of them.
 struct Elements {
   int64_t count = 0;
   int64_t first = -1;
@@ -118,7 +118,7 @@ inline Elements written_around(const unsigned char* at, size_t size, int step, u
 
 /// The encoding of numbers that are not finite.
 struct FloatFormat {
-  int bits;            ///< of one number, of which a complex element has two; 0: all values are finite
+  int bits;            ///< of one number; a complex element has two numbers; 0: all values are finite
   uint64_t mask;       ///< of the bits to compare
   uint64_t nan, last;  ///< the range of NaNs
   uint64_t infinity;
@@ -288,7 +288,7 @@ class Report {
     found_.push_back({kind, check_.label, text, "", {}, 0, true, check_.caller, device_, std::move(hints)});
   }
 
-  /// Add a note about something that is not a fault of the kernel.
+  /// Add a note about a problem that is not an error of the kernel.
   void note(const std::string& text) const {
     Finding made;
     made.kind = "note";
@@ -300,7 +300,7 @@ class Report {
     return std::to_string(found.count) + " of " + std::to_string(array.elements) + " elements";
   }
 
-  /// Hand the findings over, and return the call's error if some are certain, else null.
+  /// Queue the findings, and return the call's error if a finding is certain, else null.
   XLA_FFI_Error* close(const XLA_FFI_CallFrame* frame, bool must_fail = false) {
     bool fails = must_fail;
     for (const Finding& each : found_) {

@@ -3,7 +3,7 @@
 /// \file
 /// The errors of accesses through a tensor, for the one source of a program that defines them: native/handler.cc.
 ///
-/// An error that every source could throw by itself would nearly double the time that a small one takes to compile.
+/// If every source could throw these errors itself, a small source would take nearly twice as long to compile.
 
 #include "brainevent/detail/checked.h"
 #include "brainevent/tensor.h"
@@ -12,7 +12,7 @@ namespace BE {
 
 /// Exception for an access to a tensor's elements as another type, or outside of its shape.
 ///
-/// `data()` and `dtype()` are the tensor's, by which the call's handler finds the argument or result.
+/// `data()` and `dtype()` are properties of the tensor, by which the call's handler finds the argument or result.
 class AccessError : public CheckError {
  public:
   AccessError(const internal::Text& message, const void* data, DType dtype) noexcept

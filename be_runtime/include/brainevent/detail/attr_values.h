@@ -2,7 +2,7 @@
 
 /// \file
 /// Attributes other than numbers that every call passes: their rows in the handler's tables, and the conversions of
-/// their values in generated code. Also calls in which arrays may be absent or any number. Included after the author's
+/// their values in generated code. Also calls with optional arrays or any number of arrays. Included after the author's
 /// source, so names begin with `be_`, as in brainevent/detail/xla_frame.h.
 
 #include "brainevent/detail/entry.h"
@@ -23,13 +23,13 @@ struct AttrMore {
   /// The value in a call without the attribute, as the trampoline reads it; null if each call passes it. For an
   /// optional structure, `be_fields`.
   const void* be_default = nullptr;
-  /// The names of an enumeration with spaces between; how a caller passes the fields of a structure.
+  /// The names of an enumeration, separated by spaces; for a structure, its fields as a caller passes them.
   const char* be_text = nullptr;
   /// The number of fields, or the numbers in each element of an array.
   int be_count = 0;
   /// The fields of a structure, sorted by name.
   const AttrSpec* be_fields = nullptr;
-  /// A row for each of them.
+  /// A row for each of the fields.
   const AttrMore* be_more = nullptr;
 };
 
@@ -44,8 +44,8 @@ struct Numbers {
   const void* be_data;
 };
 
-/// Becomes `std::string_view`, or any other class that is made of an address and a size. Not `const char*`: a text of a
-/// call ends without a NUL.
+/// Converts to `std::string_view`, or any other class that is made of an address and a size. Not `const char*`: a text
+/// of a call ends without a NUL.
 struct StringValue {
   const void* be_attr;
 
@@ -57,7 +57,7 @@ struct StringValue {
   }
 };
 
-/// Becomes a `BE::Span` of the elements, or of others that a pointer into such elements may have.
+/// Converts to a `BE::Span` of the elements, or of another type to which a pointer into the elements may point.
 template <DType kDType, size_t kParts>
 struct ArrayValue {
   const void* be_attr;
@@ -77,21 +77,21 @@ BeEnum be_choice(const void* be_attr, const BeEnum* be_choices) noexcept {
   return be_choices[*static_cast<const int64_t*>(be_attr)];
 }
 
-/// Give a structure's field its value.
+/// Assign a value to a structure's field.
 template <class BeField, class BeValue>
 void be_set(BeField& be_field, const BeValue& be_value) {
   BeField be_made = be_value;
   be_field = be_made;
 }
 
-/// An entry point whose calls differ in their arrays.
+/// An entry point whose calls may have different numbers of arrays.
 struct GeneralSpec {
   /// Its counts are numbers of parameters.
   EntrySpec be_entry;
   /// A sign for each parameter that takes arrays, arguments before results: `1` for one, `?` for one or none, `*` for
   /// any number.
   const char* be_arrays;
-  /// Position of the attribute whose bits state which `?` are there; -1 if there is none.
+  /// Position of the attribute whose bits state which `?` are present; -1 if there is none.
   int be_present;
 };
 
@@ -103,7 +103,7 @@ struct GeneralCall : Call {
   Tensors* be_many;
 };
 
-/// Becomes a `std::optional` or a pointer.
+/// Converts to a `std::optional` or a pointer.
 struct OptionalTensor {
   Tensor* be_tensor;
 
@@ -117,9 +117,9 @@ struct OptionalTensor {
 
 }  // namespace BE::detail
 
-/// Point values at the fields of a dictionary, in the order of the structure's. The arguments are the dictionary, the
-/// attribute's name, the structure, and places for values and for converted values. Throw `CheckError` for unexpected
-/// fields. See native/arguments.h.
+/// Point values at the fields of a dictionary, in the order of the structure's fields. The arguments are the
+/// dictionary, the attribute's name, the structure, and places for values and for converted values. Throw `CheckError`
+/// for unexpected fields. See native/arguments.h.
 BE_INTERNAL_HIDDEN void be_read_struct(const void*, const char*, const BE::detail::AttrMore&, const void**, int64_t*);
 
 /// See native/handler.cc.

@@ -1,20 +1,20 @@
 #pragma once
 
 /// \file
-/// The reaction of a checked build to an impossible access: an exception on the host, a record on the device.
+/// The reaction of a checked build to an invalid access: an exception on the host, a record on the device.
 ///
-/// Device code goes on with other memory, so that the context lives, and the trampoline throws the recorded error. Each
-/// unit has a record of its own: with `-rdc`, the record of device code in another unit is not read.
+/// Device code continues with other memory, so that the context stays valid, and the trampoline throws the recorded
+/// error. Each unit has a record of its own: with `-rdc`, the record of device code in another unit is not read.
 
 #include "brainevent/dtype.h"
 
 namespace BE::internal {
 
-/// An access through a tensor that is not possible, as a checked build finds it on the host or on the device.
+/// An invalid access through a tensor, which a checked build found on the host or on the device.
 struct Access {
   enum Kind : int { kFine, kType, kCount, kOutside };
 
-  /// On the device, the first thread that writes it takes the record.
+  /// On the device, the first thread that writes this member owns the record.
   int kind;
   bool through_at;
   bool on_device;
@@ -87,7 +87,7 @@ BE_HD inline void report_access(Access access, const char* function, const char*
 }  // namespace BE::internal
 #endif
 
-/// Stand around an entry point's call in its trampoline. A stream that is being recorded can't be queried.
+/// Enclose the call of an entry point in its trampoline. A stream that is being recorded can't be queried.
 #define BE_INTERNAL_FORGET_ACCESS(be_call)                                                            \
   const auto be_stream = static_cast<cudaStream_t>(be_call.be_stream);                                \
   cudaStreamCaptureStatus be_recorded = cudaStreamCaptureStatusNone;                                  \

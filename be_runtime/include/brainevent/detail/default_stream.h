@@ -39,7 +39,7 @@ inline cudaStream_t be_redirected(cudaStream_t be_stream) noexcept {
   return be_has_own_stream && is_default ? be_own_stream : be_stream;
 }
 
-/// Whether a copy that blocks may return before it is done: within device memory, as without this.
+/// Return whether a blocking copy must wait for its end; a copy within device memory need not, as in CUDA's runtime.
 inline bool be_must_wait(cudaMemcpyKind be_kind) noexcept { return be_kind != cudaMemcpyDeviceToDevice; }
 
 }  // namespace BE::detail
@@ -53,7 +53,7 @@ inline bool be_must_wait(cudaMemcpyKind be_kind) noexcept { return be_kind != cu
 #define BE_INTERNAL_REDIRECT(name, parameters, ...) \
   BE_INTERNAL_WRAP(name, parameters) { return __real_##name(__VA_ARGS__, ::BE::detail::be_redirected(be_stream)); }
 
-/// A function that blocks, with the same function of a stream.
+/// A blocking function, and its variant that takes a stream.
 #define BE_INTERNAL_BLOCKING(name, parameters, waits, ...)                                         \
   BE_INTERNAL_WRAP(name, parameters) {                                                             \
     if (!::BE::detail::be_has_own_stream) return __real_##name(__VA_ARGS__);                       \

@@ -14,9 +14,9 @@ struct XLA_FFI_CallFrame;
 
 /// Marks a trampoline and a function that XLA calls.
 ///
-/// An entry point that is inlined into its trampoline takes its tensors without copies. Where the unit is known to be
-/// the whole program, nothing else is left of it then. Otherwise it would be compiled a second time by itself, doubling
-/// a small module's compile time, so there it is kept out: g++ inlines nothing into a function of another level.
+/// An entry point that is inlined into its trampoline takes its tensors without copies. If the unit is known to be the
+/// whole program, no other copy of the entry point is compiled. Otherwise a second copy would double a small module's
+/// compile time, so inlining is prevented: g++ inlines nothing into a function of another optimization level.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #define BE_INTERNAL_TRAMPOLINE static
 #define BE_INTERNAL_HANDLER extern "C" __attribute__((visibility("default"), externally_visible))
@@ -36,8 +36,8 @@ struct XLA_FFI_CallFrame;
 #endif
 #endif
 
-/// Order what a thread did before it released an object before what another thread does after it acquired the object,
-/// for ThreadSanitizer, which does not see XLA's locks.
+/// Order a thread's accesses before its release of an object before another thread's accesses after its acquisition of
+/// the object, for ThreadSanitizer, which does not detect XLA's locks.
 #if defined(BE_INTERNAL_TSAN)
 extern "C" void __tsan_acquire(void*);
 extern "C" void __tsan_release(void*);
@@ -48,12 +48,12 @@ extern "C" void __tsan_release(void*);
 #define BE_INTERNAL_RELEASE(object) ((void)0)
 #endif
 
-/// Begins a trampoline whose entry point takes a stream. brainevent/torch_compat.h notes the stream with it.
+/// Begins a trampoline whose entry point takes a stream. brainevent/torch_compat.h records the stream with it.
 #define BE_INTERNAL_STREAM_OF_CALL(stream)
 
 namespace BE::detail {
 
-/// One launch. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
+/// One call. Every pointer is borrowed from the handler's stack frame and lives until the trampoline returns.
 struct Call {
   Tensor* be_args;
   Tensor* be_rets;
@@ -61,11 +61,11 @@ struct Call {
   const void* const* be_attrs;
   /// XLA's stream; null on CPU.
   void* be_stream;
-  /// XLA's frame, for a trampoline that asks XLA for memory or for the state of the call.
+  /// XLA's frame, for a trampoline that gets memory or the state of the call from XLA.
   XLA_FFI_CallFrame* be_frame = nullptr;
 };
 
-/// Becomes the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.
+/// Converts to the type that the entry point declares for its stream: `int64_t`, `cudaStream_t` or any other pointer.
 struct StreamValue {
   void* handle;
   operator int64_t() const noexcept {  // NOLINT: implicit on purpose
@@ -77,7 +77,7 @@ struct StreamValue {
   }
 };
 
-/// The one trait that is needed here: <type_traits> would double the cost of this header.
+/// The only trait that is needed here: <type_traits> would double the time to compile this header.
 template <bool kHolds>
 struct OnlyIf {};
 template <>
@@ -86,7 +86,7 @@ struct OnlyIf<true> {
 };
 
 /// The bytes of an attribute that has no scalar type without a heavy header: 16-bit floats and complex numbers.
-/// Becomes any class of that size, and, for 16 bits, `uint16_t`; never a number of another kind.
+/// Converts to any class of that size, and, for 16 bits, `uint16_t`; never a number of another kind.
 template <size_t kSize>
 struct OpaqueValue {
   unsigned char bytes[kSize];
@@ -107,7 +107,8 @@ inline T be_attr(const Call& call, int index) noexcept {
   return value;
 }
 
-/// Stands behind the call of an entry point. A comma between them is C++'s own if the call returns void, else this one.
+/// Right operand of a comma after the call of an entry point. The comma is the built-in operator if the call returns
+/// void, else the operator below.
 struct EndOfCall {};
 
 template <typename>
@@ -123,14 +124,14 @@ void operator,(T&&, EndOfCall) {
 /// See brainevent/detail/attr_values.h.
 struct AttrMore;
 
-/// One attribute that an entry point expects. An entry's are sorted by name, as XLA sorts a call's attributes.
+/// One attribute that an entry point expects. An entry's attributes are sorted by name, as XLA sorts a call's.
 struct AttrSpec {
   const char* name;
   size_t name_size;
   /// The `XLA_FFI_DataType` that carries the value: a scalar where `parts` is 0, else an array of so many elements.
   int dtype;
   size_t parts;
-  /// Whether `dtype` is the parameter's own: then a scalar of another type does as well, if it has the same value.
+  /// Whether `dtype` is the parameter's own: then a scalar of another type is accepted, too, if it has an equal value.
   bool is_number;
   /// Position among the attributes in the order of the entry point's parameters.
   int position;
@@ -141,14 +142,14 @@ using ExtentFunction = int64_t (*)(const int64_t* be_axes, const Call& be_call);
 
 /// The declared axes of an argument or a result.
 struct AxesSpec {
-  /// As the author wrote them; null where any shape will do.
+  /// The text that the author wrote; null if any shape is allowed.
   const char* text;
-  /// For each axis its extent, or, below 0, the complement of its name's number; `kComputed` for an expression.
+  /// For each axis its extent, or, below 0, the complement of its name's index; `kComputed` for an expression.
   const int64_t* extents;
   int count;
-  /// Whether leading axes may stand before them.
+  /// Whether leading axes may come before them.
   bool has_leading;
-  /// For each axis, where it is an expression; null where none is.
+  /// A function for each axis that is an expression; null if no axis is one.
   const ExtentFunction* computed;
 };
 
@@ -182,7 +183,7 @@ struct EntrySpec {
   const AttrSpec* attrs;
   /// How a Python caller passes the attributes: `scale=np.float32(...), n=np.int32(...)`.
   const char* usage;
-  /// A row for each of `attrs`; null where all are numbers that every call passes.
+  /// A row for each of `attrs`; null if all are numbers that every call passes.
   const AttrMore* more = nullptr;
 };
 
@@ -192,7 +193,7 @@ struct TvmSpec {
   XLA_FFI_Error* (*be_handler)(XLA_FFI_CallFrame*);
   /// Two characters for each argument; null if there can be no such call.
   const char* be_order;
-  /// The names of the arguments with spaces between; the reason if there can be no such call.
+  /// The names of the arguments, separated by spaces; the reason if there can be no such call.
   const char* be_names;
   bool be_is_cuda;
 };
@@ -218,7 +219,7 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_handle_ordered(const XLA_FFI_CallFrame*, co
 BE_INTERNAL_HIDDEN int be_tvm_call(const BE::detail::TvmSpec&, const void*, int32_t, void*) noexcept;
 BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::detail::EntrySpec&) noexcept;
 
-/// The body of a handler, compiled with its entry point where that can be, and the code that is on the stack while the
+/// The body of a handler, compiled with its entry point if possible, and the code that is on the stack while the
 /// entry point runs.
 #if defined(BE_INTERNAL_WHOLE_PROGRAM)
 #include "brainevent/detail/inline_handler.h"
@@ -231,5 +232,5 @@ BE_INTERNAL_HIDDEN XLA_FFI_Error* be_caught(const XLA_FFI_CallFrame*, const BE::
 #define BE_INTERNAL_CODE(be_entry, be_trampoline) be_trampoline
 #endif
 
-/// Stands at the beginning of every function that XLA calls; brainevent/parallel.h has more to do there.
+/// Begins every function that XLA calls; brainevent/parallel.h redefines it.
 #define BE_INTERNAL_ENTER(be_call, be_kernel)

@@ -1,15 +1,15 @@
 #pragma once
 
 /// \file
-/// The handler of an entry point that is compiled with it, where g++ sees the whole program: the number of tensors is
-/// known then, and properties that the entry point doesn't use aren't read. An extent is memory that XLA keeps for each
-/// call of a program, so reading all of them takes longer than everything else that a handler does.
+/// The handler of an entry point that is compiled with it, if g++ compiles the whole program: then the number of
+/// tensors is constant, and properties that the entry point doesn't use aren't read. An extent is memory that XLA keeps
+/// for each call of a program, so reading all of them takes longer than everything else that a handler does.
 ///
-/// It does the work of `be_handle` for valid calls; the others go to native/handler.cc.
+/// It does the work of `be_handle` for valid calls; other calls go to native/handler.cc.
 
 #include "brainevent/detail/xla_frame.h"
 
-// An author's code may read extents that the compiler can't prove to be there.
+// An author's code may read extents that the compiler can't prove to exist.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 

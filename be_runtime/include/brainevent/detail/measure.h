@@ -21,7 +21,7 @@ constexpr DType be_dtype_of_code(int64_t code) noexcept {
   return DType::Invalid;
 }
 
-/// Call a function with tensors without elements, and return what it throws as text; null if it throws nothing.
+/// Call a function with tensors without elements. Return the text of its exception, or null if it throws none.
 ///
 /// `words` has the number of parameters that take arrays and the number of arrays; for each parameter its number of
 /// arrays, -1 for an absent one, and -2 - n for any number; and for each array its type, dimensions and extents.

@@ -95,7 +95,7 @@ TensorInfo<T, Index> getTensorInfo(const Tensor& x) {
   return info;
 }
 
-/// The offset of the element at a place in row-major order.
+/// Return the offset of the element at a position in row-major order.
 template <class T, class Index, int>
 struct IndexToOffset {
   static BE_HD Index get(Index place, const TensorInfo<T, Index>& info) {

@@ -10,8 +10,8 @@
 #include "brainevent/complex.h"
 #include "brainevent/half.h"
 
-// A class of its own: authors overload functions for it beside CUDA's, such as atomicAdd and __shfl_down_sync. Every
-// operator is declared, since a conversion to float and one to CUDA's type make a built-in one ambiguous.
+// A separate class: authors overload functions for it in addition to CUDA's, such as atomicAdd and __shfl_down_sync.
+// Every operator is declared, since a conversion to float and one to CUDA's type make a built-in one ambiguous.
 #define BE_INTERNAL_TORCH_HALF(NAME, STORED, LOWEST, MAX, MIN, EPSILON, INFINITE, QUIET, DIGITS)          \
   namespace c10 {                                                                                                      \
   struct alignas(2) NAME {                                                                                             \
@@ -127,7 +127,7 @@ struct alignas(2 * sizeof(T)) complex {
 
 }  // namespace c10
 
-// Where torch has them, for calls with the name of the namespace.
+// In torch's namespaces, for calls with the name of a namespace.
 namespace std {
 template <class T>
 BE_HD constexpr c10::complex<T> conj(const c10::complex<T>& z) {

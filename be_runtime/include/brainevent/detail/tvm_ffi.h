@@ -187,7 +187,7 @@ class OwnedTensor {
   Block* block_;
 };
 
-/// Look up a function of a library, which comes with `product`.
+/// Look up a function of a library, which `product` installs.
 template <class Pointer>
 Pointer find(void* library, const char* name, const char* product) {
   void* found = dlsym(library, name);
@@ -313,7 +313,8 @@ class Library {
   }
 
  private:
-  /// The file's descriptor stays open: the loader compares names first, and a closed number is used again.
+  /// The file's descriptor stays open: the loader compares names first, and the number of a closed descriptor is
+  /// reused.
   void* open() const {
     Runtime::get();
     const int file = memfd_create(name_, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -443,7 +444,7 @@ inline void keep(const Any& found, Tensor out, const Place& place) {
 
 }  // namespace BE::tvm_ffi
 
-/// Take the bytes of a library, which lies where the assembler runs, into this module.
+/// Embed the bytes of a library, which is in the assembler's working folder, in this module.
 #define BE_TVM_FFI_LIBRARY(file)                                                                     \
   __asm__(                                                                                           \
       ".pushsection .rodata\n.balign 16\n.hidden be_tvm_ffi_begin\n.globl be_tvm_ffi_begin\n"        \

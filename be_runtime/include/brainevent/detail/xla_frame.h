@@ -4,8 +4,8 @@
 /// The parts of XLA's call frame that a handler reads, and the buffers in it as tensors.
 ///
 /// The structures equal `xla/ffi/api/c_api.h` up to the last member that is read; native/handler.cc compares
-/// them. They are written out here because an author's unit includes this: XLA's header is refused by `-Wpedantic`, and
-/// takes longer to compile. Names begin with `be_`, since the author's macros come before.
+/// them. They are repeated here because an author's unit includes this file: `-Wpedantic` refuses XLA's header, which
+/// also takes longer to compile. Names begin with `be_`, since the author's macros come before.
 
 #include "brainevent/tensor.h"
 
@@ -58,7 +58,7 @@ constexpr DType be_dtype_of(int be_code) noexcept {
   }
 }
 
-/// Return whether a Tensor can be a view of a buffer. It reads only members beside the elements' address.
+/// Return whether a Tensor can be a view of a buffer. It reads only members next to the elements' address.
 inline bool be_holds(const XlaBuffer* be_buffer) noexcept {
   const bool be_known = be_dtype_of(be_buffer->be_dtype) != DType::Invalid;
   return __builtin_expect(be_known && be_buffer->be_rank <= Tensor::kMaxDims, 1);

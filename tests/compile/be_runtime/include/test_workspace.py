@@ -79,7 +79,7 @@ def test_no_piece_overlaps_another(call: Call, size: int, count: int):
 @pytest.mark.parametrize(
     ("count", "item", "message"),
     [
-        (-4, 1, "INVALID_ARGUMENT: .*sized: allocate of -4 bytes: a size lies between 0 and 140737488355328 bytes"),
+        (-4, 1, "INVALID_ARGUMENT: .*sized: allocate of -4 bytes: a size must be between 0 and 140737488355328 bytes"),
         (2**62, 1, "INVALID_ARGUMENT: .*allocate of 4611686018427387904 bytes"),
         (2**61, 8, "INVALID_ARGUMENT: .*allocate of 2305843009213693952 objects of 8 bytes"),
         (-1, 4096, "INVALID_ARGUMENT: .*allocate of -1 objects of 4096 bytes"),

@@ -214,7 +214,7 @@ def test_files_that_no_build_here_reads_are_refused(
 
 
 def test_a_list_of_functions_that_a_build_here_would_not_write_is_refused(tmp_path: Path):
-    with pytest.raises(LoadError, match="its list of functions is not what a build here would write"):
+    with pytest.raises(LoadError, match="its list of functions differs from a build here"):
         take(tmp_path, sharing.Shareable(KEY, NO_ROOTS, '{"functions": {}}'))
 
 

@@ -356,8 +356,8 @@ class Toolchain(NamedTuple):
     Attributes
     ----------
     cxx : HostCompiler or None
-        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. With nvcc, it is also nvcc's host
-        compiler, unless a variable, a project's file or the request names another compiler for C++.
+        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. nvcc's host compiler,
+        ``cuda.host_compiler``, may be another one.
     cuda : CudaToolkit or None
         CUDA toolkit; None unless the request needs CUDA.
     environment : tuple of (str, str)

@@ -569,5 +569,5 @@ def _warn(info: ModuleInfo) -> None:
     hidden = [name for name in info.handlers if name in OWN]
     if hidden:
         of = "be_runtime.ModuleInfo.of(module)" if "info" in hidden else "module.info"
-        own = ", ".join(of if name == "info" else f"{of}.{name}" for name in hidden)
-        warn_caller(f"module {info.name!r}: its functions come before its own attributes, which are now {own}")
+        own = ", ".join(f"{of if name == 'info' else f'{of}.{name}'} instead of module.{name}" for name in hidden)
+        warn_caller(f"module {info.name!r}: functions hide attributes of the module: use {own}")

@@ -257,8 +257,9 @@ def check_name(value: object, argument: str = "name") -> str:
 def with_relaxed_constexpr(flags: Sequence[str]) -> tuple[str, ...]:
     """Add nvcc's flag that lets device code call constexpr host functions, as ``std::numeric_limits<T>::max()``.
 
-    Without the flag, nvcc warns, and compiles an empty kernel. The author's ``--no-expt-relaxed-constexpr``, which nvcc
-    does not have, removes it.
+    Without the flag, nvcc refuses such a call in a ``__global__`` or ``__device__`` function. In a ``__host__
+    __device__`` function, it only warns. The author's ``--no-expt-relaxed-constexpr``, which nvcc does not support,
+    removes the flag.
 
     Examples
     --------

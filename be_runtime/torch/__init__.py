@@ -34,13 +34,15 @@ class TorchArrays:
 
         self._torch, self._platform, self._tensor = torch, platform, torch.Tensor
         self._names = {getattr(torch, row.name): row.name for row in BY_NAME.values() if hasattr(torch, row.name)}
+        self._is_tracing = torch.jit.is_tracing
 
     def key(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return the properties of inputs on which a call depends, as a key of a dictionary."""
         tensor, key = self._tensor, []
         for x in given:  # faster than a comprehension
             if isinstance(x, tensor):
-                key.append((x.__class__, x.shape, x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg()))
+                shape = x.shape or self._is_tracing()  # torch.jit.trace makes a tensor of each size
+                key.append((x.__class__, shape, x.dtype, x.device, x.requires_grad, x.is_conj(), x.is_neg()))
             else:
                 key.append(x.__class__)
         return tuple(key)
@@ -120,10 +122,11 @@ class TorchFunction(ForeignFunction):
     def __init__(self, function: KernelFunction[..., Any], export: Export) -> None:
         import torch
         from torch.autograd import forward_ad
+        from torch.utils import _python_dispatch
 
         self._platform = "cpu" if export.platform == "cpu" else "cuda"
         super().__init__(export, TorchArrays(self._platform))
-        self._torch, self._is_compiling = torch, torch.compiler.is_compiling
+        self._torch, self._is_compiling, self._modes = torch, torch.compiler.is_compiling, _python_dispatch
         self.is_grad_enabled = torch.is_grad_enabled
         self._has_transforms, self._forward_mode = torch._C._are_functorch_transforms_active, forward_ad  # noqa: SLF001
         self._function, self._fast = function, None
@@ -146,10 +149,12 @@ class TorchFunction(ForeignFunction):
             if self._platform == "cuda":
                 given = self._as_tensors(given)
         plan = None
-        if self._is_compiling():
+        is_compiling = self._is_compiling()
+        if not is_compiling:
+            self.refuse_transforms(given)
+        if is_compiling or self._modes._is_in_torch_dispatch_mode:  # noqa: SLF001 - its function takes longer
             route = self.route(given) or "operator"
         else:
-            self.refuse_transforms(given)
             plan = self.plan(given, attributes)
             route = plan.route
             if not route:
@@ -278,6 +283,11 @@ class TorchFunction(ForeignFunction):
         return dataclasses.replace(backward, rule=backward.rule._replace(function=kernel.straight))
 
     def _new_plan(self, given: Sequence[Any], attributes: Mapping[str, Any]) -> Plan:
+        if self._torch.jit.is_tracing():
+            raise ArgumentError(
+                f"{self.__qualname__}: torch.jit.trace can't record the call",
+                hints=("use torch.export or torch.compile",),
+            )
         for name, value in attributes.items():
             if isinstance(value, self._torch.Tensor) and value.requires_grad:
                 raise ArgumentError(

@@ -44,7 +44,7 @@ def _read(text: str) -> dict[str, Any]:
         return dict(ast.literal_eval(_Floats().visit(ast.parse(text, mode="eval"))))
     except (SyntaxError, ValueError):
         raise ArgumentError(
-            f"torch.compile and subclasses of tensors can't pass one of the attributes {text}",
+            f"an operator of PyTorch, as in torch.compile, can't pass one of the attributes {text}",
             hints=("pass numbers, texts, or tuples of them; the name of a dtype is a text",),
         ) from None
 

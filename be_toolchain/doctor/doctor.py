@@ -21,7 +21,7 @@ from be_toolchain.machine.system import System
 from be_toolchain.remote import FOLDER, RemoteSource, find_remote
 from be_toolchain.settings import RUNTIME, PassedOver, find_configuration, read_setting
 from be_toolchain.terminal import NO_CUDA, NO_CXX, WORKS, many, printable, printable_line, shown_key
-from be_toolchain.values import ClangCuda, CudaToolkit, Nvcc, Toolchain, ToolchainRequest, Warned
+from be_toolchain.values import ClangCuda, CudaToolkit, HostCompiler, Nvcc, Toolchain, ToolchainRequest, Warned
 
 if TYPE_CHECKING:
     from be_toolchain.doctor.smoke import SmokeResult
@@ -334,11 +334,12 @@ def _report_toolchain(found: Survey, around: Surroundings) -> Iterator[Remark]:
     if cxx is None:
         yield _report_missing("C++ compiler", found.cxx_problem)
     else:
-        yield Remark("ok", "C++ compiler", f"{cxx.family} {cxx.version}, {cxx.path} (from {cxx.found_via})")
+        text = f"{cxx.family} {cxx.version}, {cxx.path} (from {cxx.found_via}){_also_host(cxx, cuda)}"
+        yield Remark("ok", "C++ compiler", text)
     if cuda is None:
         yield _report_missing("CUDA toolkit", found.cuda_problem)
     else:
-        yield from _report_toolkit(cuda)
+        yield from _report_toolkit(cuda, cxx)
     if cxx is not None:
         yield from _report_passed_over("C++ compiler", found.cxx_probes, cxx.path)
     if cuda is not None:
@@ -354,7 +355,15 @@ def _report_missing(subject: str, problem: ToolchainError | None) -> Remark:
     return Remark("fail", subject, *((problem.message, *problem.hints[:1]) if problem else ("not found",)))
 
 
-def _report_toolkit(toolkit: CudaToolkit) -> Iterator[Remark]:
+def _also_host(cxx: HostCompiler | None, toolkit: CudaToolkit | None) -> str:
+    """Return the end of the C++ compiler's line if nvcc accepts this compiler and uses it; otherwise an empty text."""
+    match toolkit and toolkit.compiler:
+        case Nvcc(host=host, host_limits=limits, allow_unsupported_compiler=False) if cxx and host.path == cxx.path:
+            return f"; also nvcc's host compiler: nvcc accepts {coherence.render_limits(limits)}"
+    return ""
+
+
+def _report_toolkit(toolkit: CudaToolkit, cxx: HostCompiler | None) -> Iterator[Remark]:
     """Report the toolkit, its parts and its host compiler."""
     text = f"{toolkit.release} ({toolkit.compiler.label}), {toolkit.root} (from {toolkit.found_via})"
     yield Remark("ok", "CUDA toolkit", text)
@@ -362,7 +371,8 @@ def _report_toolkit(toolkit: CudaToolkit) -> Iterator[Remark]:
     text = f"{toolkit.release} ({many(len(toolkit.components), 'part')})"
     text += f"; version not recorded: {unknown}" if unknown else ""
     yield Remark("ok", "components", text)
-    yield _report_host(toolkit.compiler)
+    if not _also_host(cxx, toolkit):
+        yield _report_host(toolkit.compiler)
     if toolkit.archs:
         yield Remark("ok", "GPU targets", f"{toolkit.archs[0].sm} to {toolkit.archs[-1].base.sm}")
 

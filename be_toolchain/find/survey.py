@@ -204,18 +204,13 @@ def _host_error(
 
 
 def _finish(result: Survey, system: System) -> Toolchain:
-    """Use one compiler for C++ and nvcc, unless one was named for C++, and add the warnings."""
-    toolchain = result.toolchain
-    cxx, cuda = toolchain.cxx, toolchain.cuda
-    nvcc = cuda.compiler if cuda is not None and isinstance(cuda.compiler, Nvcc) else None
-    named = ("argument cxx", *settings.CXX.variables, *settings.PLAIN_CXX.variables)
-    if nvcc is not None and cxx is not None and not (cxx.found_via in named or cxx.found_via.startswith("cxx in ")):
-        cxx = nvcc.host
+    """Add the warnings."""
+    cxx, cuda = result.toolchain.cxx, result.toolchain.cuda
     roots = tuple(map(str, conda_prefixes(system)))
     used = filter(None, (cxx, cuda and cuda.host_compiler))
     rows = [row for compiler in used for row in judge_conda(compiler, roots)]
     if cuda is not None:
         rows.extend(judge_libc(system.libc, cuda))
-    if nvcc is not None:
-        rows.extend(judge_flags(nvcc.host, system.environ.get("NVCC_APPEND_FLAGS", "")))
-    return toolchain._replace(cxx=cxx, warnings=tuple(dict.fromkeys(rows)))
+    if cuda is not None and isinstance(cuda.compiler, Nvcc):
+        rows.extend(judge_flags(cuda.host_compiler, system.environ.get("NVCC_APPEND_FLAGS", "")))
+    return result.toolchain._replace(warnings=tuple(dict.fromkeys(rows)))

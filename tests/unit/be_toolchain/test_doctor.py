@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from be_toolchain import __version__
+from be_toolchain import ToolchainRequest, __version__, resolve
 from be_toolchain.cli import main as cli
 from be_toolchain.machine.system import System
 from be_toolchain.terminal import USAGE_ERROR
@@ -57,6 +57,32 @@ def test_json(capsys: pytest.CaptureFixture[str]):
     code, text = doctor(with_compiler(), capsys, "--json")
     data = json.loads(text)
     assert (code, data["problems"][0]["code"], data["toolchain"]["cuda"]) == (1, "TC201", None)
+
+
+def test_the_compiler_of_cpp_kernels_and_another_one_of_nvcc(capsys: pytest.CaptureFixture[str]):
+    """`load_cpp_*` uses the answer of `resolve()`, without CUDA."""
+    machine = healthy()
+    text = doctor(machine, capsys)[1]
+    assert re.search(r"^ok    C\+\+ compiler +gcc 12.*g\+\+ \(from PATH\); also nvcc's host", text, re.MULTILINE)
+    assert "host compiler  " not in text
+    machine.gxx("/usr/bin/g++", "99.1.0")
+    machine.gxx("/usr/bin/g++-12")
+    text = doctor(machine, capsys)[1]
+    assert re.search(r"^ok    C\+\+ compiler +gcc 99\.1\.0, /usr/bin/g\+\+ \(from PATH\)$", text, re.MULTILINE)
+    assert re.search(r"^ok    host compiler +gcc 12.*, /usr/bin/g\+\+-12; nvcc accepts", text, re.MULTILINE)
+    found = resolve(ToolchainRequest(need_cuda=True), system=machine)
+    assert found.cxx == resolve(system=machine).cxx
+    assert found.cuda is not None
+    assert found.cuda.host_compiler.path == Path("/usr/bin/g++-12")
+    for _ in range(2):  # the variables of `env` choose the same compilers
+        cli.main(["env", "--shell", "json"], system=machine)
+        named = json.loads(capsys.readouterr().out)
+        assert [named["CXX"], named["CUDAHOSTCXX"]] == ["/usr/bin/g++", "/usr/bin/g++-12"]
+        machine.environ = {**machine.environ, **named}
+    machine.environ = {**machine.environ, "BE_ALLOW_UNSUPPORTED_COMPILER": "1", "NVCC_CCBIN": "/usr/bin/g++"}
+    text = doctor(machine, capsys)[1]
+    assert "also nvcc's host" not in text
+    assert re.search(r"^warn  host compiler +gcc 99\.1\.0", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

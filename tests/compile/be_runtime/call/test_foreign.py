@@ -42,7 +42,7 @@ void square_back(const BE::Tensor x, const BE::Tensor g, BE::Tensor y, float k) 
   for (int64_t i = 0; i < x.numel(); ++i)
     y.data_ptr<float>()[i] = 2 * k * x.data_ptr<float>()[i] * g.data_ptr<float>()[i];
 }
-// @BE copy arg[n] ret[n]:like(0)
+// @BE copy arg ret:like(0)
 void copy(const BE::Tensor x, BE::Tensor y) { memcpy(y.data(), x.data(), x.nbytes()); }
 """
 
@@ -370,6 +370,38 @@ def test_compiled_programs(squares: CompiledModule, backend: str):
     compiled = torch.compile(program, fullgraph=True, backend=backend)
     assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
     assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]
+
+
+@needs_torch
+@pytest.mark.parametrize("rule", ["kernel", "kernels", "function"])
+def test_traced_programs(rule: str):
+    """The graph has the kernels, and not only their results' memory."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module, x, y = fresh(), torch.ones(3), torch.arange(3.0)
+    module.square.defvjp(*RULES[rule])
+    module.square(x), module.square(x.clone().requires_grad_())  # make plans
+
+    def slope(x: Any) -> Any:
+        return torch.autograd.grad(module.square(x, k=2).sum(), x)[0]
+
+    for pre in (False, True):
+        assert make_fx(lambda x: module.square(x + 1, k=2) * 3, pre_dispatch=pre)(x)(y).tolist() == [6, 24, 54]
+    assert make_fx(slope)(x.requires_grad_())(y).tolist() == [0, 4, 8]
+
+
+@needs_torch
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated:FutureWarning")
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_a_trace_of_torchscript_is_refused(squares: CompiledModule, shape: tuple[int, ...]):
+    import torch
+
+    trace: Any = torch.jit.trace
+    x = torch.ones(shape)
+    squares.copy(x)  # makes a plan
+    with pytest.raises(ArgumentError, match=r"torch\.jit\.trace can't record the call\nhint: use torch\.export"):
+        trace(lambda x: squares.copy(x) + 1, (x,), check_trace=False)
 
 
 @needs_torch

@@ -227,10 +227,10 @@ def test_device_code_that_calls_functions_of_the_host_is_warned_of_at_every_load
     one = HOST_CALLS.replace("PLUS", "+ of_host()").replace("template", "float of_host();\ntemplate")
     of_host = one.replace("__global__", "__host__ __device__ float both() { return of_host(); }\n__global__")
     of_host = of_host.replace("+ of_host()", "+ both()") + "float of_host() { return 1; }\n"
-    strict = HOST_CALLS.replace("PLUS", "")
+    strict, strict_flags = HOST_CALLS.replace("PLUS", ""), ["--no-expt-relaxed-constexpr"]
     cases: tuple[tuple[str, list[str], str], ...] = (
         (of_host, [], "calls(7): warning #20011-D: calling a __host__ function"),
-        (strict, ["--no-expt-relaxed-constexpr"], "calls(5): warning #20013-D: calling a constexpr __host__"),
+        (strict, strict_flags, "calls(5): warning #20013-D: calling a constexpr __host__"),
     )
     for text, flags, message in cases:
         for times in range(2):
@@ -240,6 +240,10 @@ def test_device_code_that_calls_functions_of_the_host_is_warned_of_at_every_load
             (warned,) = caught
             assert (warned.category, warned.filename) == (be_runtime.DeviceCodeWarning, __file__), times
             assert str(warned.message).startswith(message), times
+    refused = HOST_CALLS.replace("PLUS", "+ std::numeric_limits<float>::max()")
+    be_runtime.load_cuda_inline("calls", refused, auto_register=False)
+    with pytest.raises(be_runtime.BuildError, match=r"\(6\): error: calling a constexpr __host__ function"):
+        be_runtime.load_cuda_inline("calls", refused, extra_cuda_cflags=strict_flags, auto_register=False)
 
 
 CPP = """

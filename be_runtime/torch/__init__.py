@@ -126,6 +126,7 @@ class TorchFunction(ForeignFunction):
         self._torch, self._is_compiling = torch, torch.compiler.is_compiling
         self.is_grad_enabled = torch.is_grad_enabled
         self._has_transforms, self._forward_mode = torch._C._are_functorch_transforms_active, forward_ad  # noqa: SLF001
+        self._count_modes, self._tracing = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state  # noqa: SLF001
         self._function, self._fast = function, None
         self._operator, self._ruled = call_operator(self), ruled_class()
         self._derived = derived_operator(self)
@@ -146,7 +147,7 @@ class TorchFunction(ForeignFunction):
             if self._platform == "cuda":
                 given = self._as_tensors(given)
         plan = None
-        if self._is_compiling():
+        if self._is_compiling() or self._count_modes() != 0:  # a mode, as of make_fx, would miss a plain call
             route = self.route(given) or "operator"
         else:
             self.refuse_transforms(given)
@@ -161,7 +162,13 @@ class TorchFunction(ForeignFunction):
         return self._by_operator(self._operator, self._as_tensors(given), attributes)
 
     def refuse_transforms(self, given: Sequence[Any]) -> None:
-        """Raise an error for a tensor of ``torch.func`` or of forward mode, whose other parts a call would lose."""
+        """Raise an error for a tensor of ``torch.func`` or of forward mode, whose other parts a call would lose.
+
+        ``torch.jit.trace`` would lose the call.
+        """
+        if self._tracing() is not None:
+            text = f"{self.__qualname__}: torch.jit.trace can't record the call"
+            raise ArgumentError(text, hints=("use torch.compile or torch.export",))
         if not self._has_transforms() and self._forward_mode._current_level < 0:  # noqa: SLF001 - no public name
             return
         for number, each in enumerate(given):

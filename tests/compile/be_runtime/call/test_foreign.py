@@ -302,6 +302,11 @@ def test_tensors_of_other_kinds(squares: CompiledModule):
     for program in (lambda x: f.copy(x) + 1, lambda x: squares.copy(x) + 1):
         with pytest.raises(ArgumentError, match=r"(?s)argument 0 is Proxy.*symbolic tracing.*torch\.export"):
             torch.fx.symbolic_trace(program)
+    with (
+        pytest.warns(FutureWarning, match="deprecated"),
+        pytest.raises(ArgumentError, match=r"torch\.jit\.trace can't record the call\n.*torch\.export"),
+    ):
+        torch.jit.trace(f.copy, (dense,))
     with pytest.raises(TypeError, match="not a multiple of 16, as a slice of a tensor may"):
         f.copy(torch.ones(3)[1:])
     with pytest.raises(ArgumentError, match="outs is for arrays of JAX"):
@@ -370,6 +375,22 @@ def test_compiled_programs(squares: CompiledModule, backend: str):
     compiled = torch.compile(program, fullgraph=True, backend=backend)
     assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
     assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_recorded_programs(mode: str):
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = fresh()
+    module.square.defvjp(*RULES["kernel"])
+    square = module.square.in_torch()
+    ones = torch.ones(3, requires_grad=True)
+    program = make_fx(lambda x: square(x + 1, k=2), tracing_mode=mode)(ones.detach())
+    assert program(torch.arange(3.0)).tolist() == [2, 8, 18]
+    gradient = make_fx(lambda x: torch.autograd.grad(square(x).sum(), x)[0], tracing_mode=mode)(ones)
+    assert gradient(torch.arange(3.0).requires_grad_()).tolist() == [0, 2, 4]
 
 
 @needs_torch

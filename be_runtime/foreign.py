@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from be_runtime.call.attributes import convert_attributes, hold, known_dtype, with_defaults
+from be_runtime.call.compiled_function import OfThisProcess
 from be_runtime.call.resolve import WANT, Export, resolve
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
@@ -144,7 +145,7 @@ def dl_type(dtype: DType) -> tuple[int, int, int]:
     return _OTHER_CODES.get(dtype.name, _CODES[dtype.kind]), dtype.bits, 1
 
 
-class ForeignFunction:
+class ForeignFunction(OfThisProcess):
     """A function of a module, for arrays of one framework.
 
     Parameters
@@ -255,7 +256,8 @@ class ForeignFunction:
         named = [param for param in self._args if param.by_name]
         if not named or len(arrays) == len(self._args):
             return list(arrays), attributes
-        rest, left, found = list(reversed(arrays)), dict(attributes), list[Any]()
+        rest, left = list(reversed(arrays)), dict(attributes)
+        found: list[Any] = []  # torch.compile does not understand list[Any]()
         for param in self._args:
             if not param.by_name:
                 found.append(rest.pop() if rest else None)
@@ -394,7 +396,7 @@ class Functions(Protocol):
         """Return a function; raise KeyError if none has this name."""
 
 
-class ForeignFunctions:
+class ForeignFunctions(OfThisProcess):
     """The functions of a module as attributes and items, for arrays of one framework."""
 
     def __init__(self, module: Functions, make: Callable[[KernelFunction[..., Any]], Any]) -> None:

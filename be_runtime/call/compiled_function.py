@@ -30,7 +30,27 @@ Report = Callable[[Sequence[int] | None], Any]
 Converted = tuple[tuple[str, Value], ...]
 
 
-class CompiledFunction:
+class OfThisProcess:
+    """Loaded code, or a function of it: there is one in a process."""
+
+    def __copy__(self) -> Self:
+        """Return the function itself, as Python does for its own functions."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the function itself."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to pickle: the code is loaded in this process."""
+        name = getattr(self, "__qualname__", type(self).__name__)
+        raise TypeError(
+            f"{name} can't be pickled, since its code is loaded in this process alone: load it in the "
+            "other process, which finds it in the cache"
+        )
+
+
+class CompiledFunction(OfThisProcess):
     """A function of JAX arrays that calls a kernel. A subclass converts attributes and traces the calls.
 
     Parameters
@@ -72,21 +92,6 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
-
-    def __copy__(self) -> Self:
-        """Return the function itself, as Python does for its own functions."""
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        """Return the function itself."""
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to pickle: the code is loaded in this process."""
-        raise TypeError(
-            f"{self.__qualname__} can't be pickled, since its code is loaded in this process alone: load it in the "
-            "other process, which finds it in the cache"
-        )
 
     def clear(self) -> None:
         """Forget the compiled programs, and all programs of JAX that may contain them."""

@@ -13,7 +13,7 @@ from be_runtime.call.signature import read_signature
 from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.frames import public
-from be_runtime.jax.arrays import ArraySpec, Value
+from be_runtime.jax.arrays import ArraySpec, Value, as_jax
 from be_runtime.kernels.geometry import Dims, Geometry, LaunchParam, explicit_geometry, pointer_param, scalar_param
 from be_runtime.kernels.launcher import Kernel, KernelParam
 from be_runtime.kernels.raw_compiler import RawKernel, parse_name, read_prototype
@@ -82,12 +82,10 @@ class RawLayout(NamedTuple):
             if param.is_pointer:
                 made.append(_pointer(self.label, param, number := next(rest), buffers[number]))
                 continue
-            if param.name in scalars:
-                made.append(scalar_of(scalars[param.name]))
-            else:
-                made.append(_extent(self.label, param, call))
+            is_given = param.name in scalars
+            made.append(scalar_of(scalars[param.name]) if is_given else _extent(self.label, param, call))
             # A call may pass a count of its own in place of the extent.
-            if param.name in self.by_axis and made[-1] == _extent(self.label, param, call):
+            if param.name in self.by_axis and (not is_given or as_jax(scalars[param.name]) == call.values[param.name]):
                 extents.append((at, param.name))
         return Bound(tuple(made), extents=tuple(extents))
 

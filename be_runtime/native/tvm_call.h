@@ -43,11 +43,13 @@ constexpr struct {
 };
 
 BE_END_COLD
-/// DLPack's types as one number each, by XLA's numbers; 0 for a type that DLPack lacks.
+/// DLPack's types as one number each, by XLA's numbers; -1 for a type that DLPack lacks, since a wrong header may state
+/// any 32 bits.
 struct DlTypeOfXla {
-  uint32_t rows[256] = {};
+  int64_t rows[256] = {};
   constexpr DlTypeOfXla() {
-    for (const auto& row : kDlTypes) rows[row.xla] = uint32_t{row.code} | uint32_t{row.bits} << 8 | 1u << 16;
+    for (int64_t& row : rows) row = -1;
+    for (const auto& row : kDlTypes) rows[row.xla] = row.code | row.bits << 8 | 1 << 16;
   }
 };
 constexpr DlTypeOfXla kDlTypeOfXla{};
@@ -148,8 +150,9 @@ struct TvmError {
   char text[kRoomForText];
 };
 
+TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the message of an error"};
+
 XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) noexcept {
-  static TvmError no_memory{XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the text of an error"};
   TvmError* error = static_cast<TvmError*>(malloc(sizeof(TvmError)));
   if (error == nullptr) return reinterpret_cast<XLA_FFI_Error*>(&no_memory);
   error->code = args->errc;
@@ -159,7 +162,7 @@ XLA_FFI_Error* create_error(XLA_FFI_Error_Create_Args* args) noexcept {
 
 void destroy_error(XLA_FFI_Error_Destroy_Args* args) noexcept {
   TvmError* error = reinterpret_cast<TvmError*>(args->error);
-  if (strncmp(error->text, "no memory for the text", 22) != 0) free(error);
+  if (error != &no_memory) free(error);
 }
 
 void get_message(be_xla::ErrorArgs* args) noexcept { args->message = reinterpret_cast<TvmError*>(args->error)->text; }
@@ -298,7 +301,7 @@ struct TvmCall {
     }
     char* data = static_cast<char*>(tensor.data) + tensor.offset;
     const bool is_aligned = (reinterpret_cast<uintptr_t>(data) & 15) == 0;
-    if (elements != 0 && !(is_dense && is_aligned && data != nullptr)) return fail_layout(index, tensor);
+    if (elements != 0 && !(is_dense && is_aligned && tensor.data != nullptr)) return fail_layout(index, tensor);
     *buffer = {sizeof(*buffer), nullptr, dtype, data, tensor.ndim, const_cast<int64_t*>(tensor.shape)};
     return true;
   }

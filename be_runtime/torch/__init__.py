@@ -9,6 +9,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from be_runtime.call.attributes import known_dtype, with_defaults
+from be_runtime.call.compiled_function import OfThisProcess
 from be_runtime.call.resolve import WANT, Export, asked_results
 from be_runtime.dtypes import BY_NAME, DType
 from be_runtime.errors import ArgumentError
@@ -149,9 +150,11 @@ class TorchFunction(ForeignFunction):
             if self._platform == "cuda":
                 given = self._as_tensors(given)
         plan = None
-        is_compiling = self._is_compiling()
-        if not is_compiling:
+        if not (is_compiling := self._is_compiling()):
             self.refuse_transforms(given)
+        elif self._forward_mode._current_level >= 0:  # noqa: SLF001 - no public name
+            text = f"{self.__qualname__}: a compiled program loses the tangents of forward mode"
+            raise ArgumentError(text, hints=("use torch.autograd in place of jvp",))
         if is_compiling or self._modes._is_in_torch_dispatch_mode:  # noqa: SLF001 - its function takes longer
             route = self.route(given) or "operator"
         else:
@@ -301,7 +304,7 @@ class TorchFunction(ForeignFunction):
         return self.run(arrays, self.plan(arrays, attributes))
 
 
-class PlatformFunction:
+class PlatformFunction(OfThisProcess):
     """A function for CPU and GPU, of which the first tensor's device selects one.
 
     Parameters

@@ -329,9 +329,9 @@ class Choices:
             except BuildError as error:
                 if config:
                     name_config(error, config)
-                failed.append(error)
                 if not _is_skipped(error):
-                    break
+                    raise
+                failed.append(error)
         raise failed[0]
 
     def target_of(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 import os
+import pickle
 import resource
 import subprocess
 import sys
@@ -278,6 +280,7 @@ def test_rules_that_call_jax(rule: Any):
 
 @needs_torch
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch warns of such tensors
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_tensors_of_other_kinds(squares: CompiledModule):
     import torch
 
@@ -302,6 +305,8 @@ def test_tensors_of_other_kinds(squares: CompiledModule):
     for program in (lambda x: f.copy(x) + 1, lambda x: squares.copy(x) + 1):
         with pytest.raises(ArgumentError, match=r"(?s)argument 0 is Proxy.*symbolic tracing.*torch\.export"):
             torch.fx.symbolic_trace(program)
+    with pytest.raises(ArgumentError, match=r"torch\.jit\.trace can't record the call\n.*torch\.export"):
+        torch.jit.trace(f.copy, (dense,))
     with pytest.raises(TypeError, match="not a multiple of 16, as a slice of a tensor may"):
         f.copy(torch.ones(3)[1:])
     with pytest.raises(ArgumentError, match="outs is for arrays of JAX"):
@@ -356,6 +361,7 @@ print(jax.ffi.ffi_call("squares.module.square", x)(x).tolist())
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore:.*torch.jit")  # by jvp
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_programs(squares: CompiledModule, backend: str):
     import torch
@@ -370,6 +376,44 @@ def test_compiled_programs(squares: CompiledModule, backend: str):
     compiled = torch.compile(program, fullgraph=True, backend=backend)
     assert compiled(torch.arange(3.0)).tolist() == [6, 24, 54]
     assert compiled(torch.arange(4.0)).tolist() == [6, 24, 54, 96]
+    with pytest.raises(ArgumentError, match="a compiled program loses the tangents of forward mode"):
+        torch.compile(lambda x: torch.func.jvp(square, (x,), (x,)), backend=backend)(torch.ones(3))
+
+
+@needs_torch
+def test_a_compiled_call_takes_numbers_by_name(module: CompiledModule):
+    import torch
+
+    import be_runtime.torch
+
+    add_to = be_runtime.torch.functions(module).add_to
+    compiled = torch.compile(lambda x: add_to(x, by=2.5)[0], fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(2)).tolist() == [3.5, 3.5]
+
+
+@pytest.mark.parametrize("functions", FRAMEWORKS)
+def test_copies_are_the_function_itself(module: CompiledModule, functions: Any):
+    f, _, _ = functions(module)
+    for each in (f, f.scaled):
+        assert copy.deepcopy([each]) == copy.copy([each]) == [each]
+        with pytest.raises(TypeError, match="can't be pickled, since its code is loaded in this process alone"):
+            pickle.dumps(each)
+
+
+@needs_torch
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_recorded_programs(mode: str):
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = fresh()
+    module.square.defvjp(*RULES["kernel"])
+    square = module.square.in_torch()
+    ones = torch.ones(3, requires_grad=True)
+    program = make_fx(lambda x: square(x + 1, k=2), tracing_mode=mode)(ones.detach())
+    assert program(torch.arange(3.0)).tolist() == [2, 8, 18]
+    gradient = make_fx(lambda x: torch.autograd.grad(square(x).sum(), x)[0], tracing_mode=mode)(ones)
+    assert gradient(torch.arange(3.0).requires_grad_()).tolist() == [0, 2, 4]
 
 
 @needs_torch

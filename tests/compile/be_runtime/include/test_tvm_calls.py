@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import resource
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -155,6 +157,24 @@ def test_elements_that_a_tensor_cannot_hold(module: CompiledModule):
     of_float8 = np.zeros(4, ml_dtypes.float8_e5m2).view(np.uint8)
     with pytest.raises(ValueError, match="of a uint8 tensor"):
         f(tvm_ffi.from_dlpack(of_float8), packed)
+
+
+@pytest.mark.parametrize(
+    ("has_memory", "code", "bits", "lanes", "message"),
+    [(True, 0, 0, 0, b"DLPack's type 0 of 0 bits, 0 lanes"), (False, 2, 32, 1, b"has no memory")],
+)
+def test_headers_that_no_framework_makes(
+    module: CompiledModule, has_memory: bool, code: int, bits: int, lanes: int, message: bytes
+):
+    data, shape, text = np.zeros(4), np.array([4]), ctypes.create_string_buffer(2048)
+    address = data.ctypes.data if has_memory else 0
+    tensor = struct.pack("<QiiiBBHQQQ", address, 1, 0, 1, code, bits, lanes, shape.ctypes.data, 0, 16)
+    kept = ctypes.create_string_buffer(tensor)
+    args = struct.pack("<iIQ", 7, 0, ctypes.addressof(kept)) * 2
+    result = ctypes.create_string_buffer(struct.pack("<iIQ", -16962, 0, ctypes.addressof(text)))
+    function = getattr(ctypes.CDLL(str(module.path)), "__tvm_ffi_asked")
+    assert function(None, args, 2, result) == -1
+    assert message in text.value
 
 
 def test_many_calls_and_errors_keep_no_memory(module: CompiledModule):

@@ -75,14 +75,14 @@ def test_a_scalar_with_the_name_of_an_axis_is_its_extent():
     (equation,) = kernel_calls(lambda x: call(x, m=0), x)
     (_, launch), (_, params) = equation.params["call"].split.computed
     assert (launch[0], params[2 * 4 + 1], params[3 * 4 + 1]) == ("1", "n", "k"), "each device has an extent of its own"
-    (equation,) = kernel_calls(
-        lambda x: call(x, m=0, n=2, k=4), x
-    )  # a count of the caller's own is everywhere the same
+    (equation,) = kernel_calls(lambda x: call(x, m=0, n=2, k=4), x)
     (_, _), (_, params) = equation.params["call"].split.computed
-    assert (params[2 * 4 + 1], params[3 * 4 + 1]) == ("2", "k")
+    assert (params[2 * 4 + 1], params[3 * 4 + 1]) == ("2", "k"), "a count of the caller's own is everywhere the same"
+    tall = np.zeros((256, 1), np.float32)
+    assert traced(call, tall, m=0, n=2)[1]["params"].reshape(-1, 4)[2, 1] == 2, "the extent may be too large"
     needs_n, needs_m = counted("arg[n k] ret[1]", grid="attr.n"), counted("arg[n m] ret[1] attr.k=1")
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
-        (call, np.zeros((256, 1), np.float32), {"m": 0}, "axis n is 256, too large for unsigned char"),
+        (call, tall, {"m": 0}, "axis n is 256, too large for unsigned char"),
         (call, x, {}, "needs the attribute 'm'"),
         (needs_n, x, {"m": 0}, "needs the attribute 'n'"),
         (needs_m, x, {"n": 3}, "needs the attribute 'm'"),

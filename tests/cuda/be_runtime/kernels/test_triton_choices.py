@@ -272,7 +272,7 @@ def of_blocks(*blocks: int) -> Any:
 def test_a_program_skips_the_configurations_that_triton_would_skip():
     (equation,) = kernel_calls(of_blocks(2048, 1024, 512, 256), X[:512])
     assert attributes(equation)["launch"][0] == 1
-    for blocks, named in (((2048, 1024), 2048), ((64, 512), 64)):
+    for blocks, named in (((2048, 1024), 2048), ((64, 512), 64), ((2048, 64, 512), 64)):
         with pytest.raises(BuildError, match=rf'(?s)this was the configuration {{"BLOCK": {named}, ') as caught:
             kernel_calls(of_blocks(*blocks), X[:512])
         assert len(caught.value.hints) == 1

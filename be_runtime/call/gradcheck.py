@@ -40,7 +40,7 @@ def gradcheck(
     args : sequence of array
         Inputs, of any shapes. Only derivatives with respect to floating-point inputs are compared.
     rtol : float, optional
-        Tolerance relative to the central difference. The default is 1e-1 for inputs of 16 bits, 1e-2 for float32 and
+        Tolerance relative to the central difference. The default is 1e-1 for 16-bit inputs, 1e-2 for float32 and
         1e-6 for float64.
     atol : float, optional
         Further tolerance, relative to the largest absolute value in the input's gradient, or to 1 if that is larger.

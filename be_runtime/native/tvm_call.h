@@ -445,7 +445,7 @@ bool TvmCall::read_attr(int index, XLA_FFI_DataType dtype, const AttrSpec& row, 
   }
   *type = XLA_FFI_AttrType_SCALAR;
   if (!scalar_of(any, &attr->scalar)) return fail(index, "is %s, not a number", kind_of(any));
-  if (!row.is_number) {  // a float of 16 bits, whose bits are passed, as in a call by jax.ffi.ffi_call
+  if (!row.is_number) {  // a 16-bit float, whose bits are passed, as in a call by jax.ffi.ffi_call
     if (!convert_scalar(attr->scalar, static_cast<XLA_FFI_DataType>(row.dtype), &attr->number) ||
         any.kind != tvm_ffi::kInt)
       return fail(index, "is %s; pass the bits of the %s as an integer", kind_of(any), element_type_name(dtype));

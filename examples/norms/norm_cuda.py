@@ -9,7 +9,7 @@ TYPES = {"float32": "float", "bfloat16": "__nv_bfloat16"}
 
 
 def make(columns: int, dtype: str, threads: int) -> Any:
-    """Make the function for rows of so many elements, with so many threads for each."""
+    """Make the function for rows of `columns` elements, with `threads` threads for each row."""
     return be_runtime.cuda_kernel(
         Path(__file__).with_name("norm.cu").read_text(encoding="utf-8"),
         f"rms_norm<{TYPES[dtype]}, {columns}, {threads}>",

@@ -66,7 +66,7 @@ def rms_norm(
 
 
 def make(columns: int, _dtype: str, threads: int) -> Any:
-    """Make the function for rows of so many elements, with so many threads for each."""
+    """Make the function for rows of `columns` elements, with `threads` threads for each row."""
     return be_runtime.cute_kernel(
         rms_norm,
         "arg[m n] arg[n] ret[m n] attr.eps:float32=1e-6 parallel[m]",

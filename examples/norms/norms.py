@@ -42,7 +42,7 @@ def plain(x: Any, weight: Any, eps: float = 1e-6) -> Any:
 
 
 def backward(inputs: Any, slope: Any, eps: float) -> Any:
-    """The cotangents of both inputs, for that of the result."""
+    """Return the cotangents of both inputs, given the cotangent of the result."""
     x, weight = inputs
     row, slope = x.astype(jnp.float32), slope.astype(jnp.float32)
     scale = jax.lax.rsqrt((row * row).mean(-1, keepdims=True) + eps)

@@ -43,7 +43,7 @@ COMMANDS = {"be_runtime": runtime_main, "be_toolchain": toolchain_main}
 
 
 def _rows(head: str) -> list[list[str]]:
-    """The cells of the table of settings whose first column has this name."""
+    """The cells of the table of settings with these columns."""
     table = SETTINGS.partition(f"\n| {head} |")[2].partition("\n\n")[0]
     return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
 
@@ -59,11 +59,11 @@ def _default(value: Any) -> str:
 
 
 def test_the_page_of_settings_has_the_variables_and_the_default_of_each():
-    rows, search = _rows("setting"), _rows("variable")
-    assert [row[:2] for row in rows] == [[f"`{name}`", _variables(setting)] for name, setting in RUNTIME.items()]
+    rows, search = _rows("variable | type | default | effect"), _rows("variable | type | effect")
+    assert [row[0] for row in rows] == [_variables(setting) for setting in RUNTIME.values()]
     assert [row[0] for row in search] == [_variables(setting) for setting in SEARCH]
-    defaults = {row[0]: row[3] if "`" in row[3] else "words" for row in rows}
-    assert defaults == {f"`{name}`": _default(value) for name, value in Settings._field_defaults.items()}
+    defaults = {name: row[2] if "`" in row[2] else "words" for name, row in zip(RUNTIME, rows, strict=True)}
+    assert defaults == {name: _default(value) for name, value in Settings._field_defaults.items()}
     sources = "".join(path.read_text() for path in (DOCS.parent / "be_toolchain").rglob("*.py"))
     names = re.findall(r'"((?:BE|BRAINEVENT)_[A-Z_]+)"', sources)
     assert [name for name in names if f"`{name}`" not in SETTINGS] == []

@@ -13,8 +13,8 @@
 ///
 /// `BE_DISPATCH_SIGNED_INDEX_PAIR` takes two dtypes, two names and the body.
 ///
-/// Floats of 16 or 8 bits, complex types and bytes of packed elements are only declared by this header: include
-/// `brainevent/dispatch.h` for their definitions.
+/// This header only declares 16-bit and 8-bit floats, complex types and bytes of packed elements. Include
+/// `brainevent/dispatch.h` for the definitions of these types.
 ///
 /// | macro | types |
 /// |---|---|

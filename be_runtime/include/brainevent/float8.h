@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Floats of 8 bits. Each type has one member, the byte `bits`, and converts to and from `float`, on the host and in
+/// 8-bit floats. Each type has one member, the byte `bits`, and converts to and from `float`, on the host and in
 /// device code. Arithmetic is done in `float`.
 ///
 /// Conversions round as JAX does: a number that is too large becomes infinity, or NaN in a format without infinity. In

@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Floats of 16 bits. In a CUDA source, `BE::float16_t` is `__half` and `BE::bfloat16_t` is `__nv_bfloat16`, with the
+/// 16-bit floats. In a CUDA source, `BE::float16_t` is `__half` and `BE::bfloat16_t` is `__nv_bfloat16`, with the
 /// operators of CUDA's headers. In a C++ source, they are the classes below.
 
 #include "brainevent/dtype.h"

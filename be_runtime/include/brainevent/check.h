@@ -72,8 +72,8 @@ class CheckMessage {
     return *this;
   }
 
-  /// A manipulator without an argument, such as `std::endl`. The template parameter only keeps
-  /// the body from being looked at in sources that have no stream.
+  /// A manipulator without an argument, such as `std::endl`. The template parameter only keeps the body from being
+  /// looked at in sources that have no stream.
   template <class Char = char>
   BE_COLD CheckMessage& operator<<(StdOstream<char>& (*manipulator)(StdOstream<char>&)) {
     manipulate_text<Char>(text_, manipulator);

@@ -25,8 +25,8 @@ BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
 
 }  // namespace internal
 
-/// The DType of arrays whose elements have type `T`: `dtype_of<float>` is `DType::Float32`. If `T` has no
-/// DType, `dtype_of<T>` is a compile error.
+/// The DType of arrays whose elements have type `T`: `dtype_of<float>` is `DType::Float32`. If `T` has no DType,
+/// `dtype_of<T>` is a compile error.
 template <class T>
 constexpr DType dtype_of = internal::DTypeOf<T>::value;
 

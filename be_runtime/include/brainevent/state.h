@@ -140,8 +140,8 @@ class State {
 
 namespace detail {
 
-/// The description of an entry point's state in a generated source, and the number of its type in each copy
-/// of XLA. Lives in static storage.
+/// The description of an entry point's state in a generated source, and the number of its type in each copy of XLA.
+/// Lives in static storage.
 struct StateRecord {
   static constexpr int kMostApis = 8;
   struct Known {
@@ -281,8 +281,7 @@ auto be_state_of(Result (*)(Params...), StateRecord& be_record, const Call& be_c
 template <class T>
 class PerDevice {
  public:
-  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws
-  /// `CheckError`.
+  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws `CheckError`.
   static constexpr int kMostDevices = 64;
 
   PerDevice() noexcept = default;
@@ -295,8 +294,8 @@ class PerDevice {
   }
   PerDevice& operator=(PerDevice&&) = delete;
 
-  /// Return the object of the current device. If the device has no object yet, make the object with
-  /// `T(arguments...)`. Later calls on the device ignore the arguments.
+  /// Return the object of the current device. If the device has no object yet, make the object with `T(arguments...)`.
+  /// Later calls on the device ignore the arguments.
   template <class... Arguments>
   const T& get(const Arguments&... arguments) const {
     const int device = detail::be_current_device();

@@ -148,8 +148,8 @@ class Tensor {
   /// Return the element at the given indices, one for each dimension: `x.at<float>(row, column)`.
   ///
   /// The access is as fast as `data_ptr<T>()[row * stride(0) + column]`, and `T` is checked as in `data_ptr<T>()`.
-  /// Checked mode also checks the number of indices, and compares each index with the extent of the axis. If a check
-  /// of checked mode fails on the host, `at` throws `CheckError` with the line. If it fails in device code, the thread
+  /// Checked mode also checks the number of indices, and compares each index with the extent of the axis. If a check of
+  /// checked mode fails on the host, `at` throws `CheckError` with the line. If it fails in device code, the thread
   /// accesses a dummy element and continues. The call then fails with the line of the first failed check.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {

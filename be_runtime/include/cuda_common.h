@@ -127,8 +127,8 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 
 // ---- Atomic addition ------------------------------------------------------------------------------------------------
 //
-// Add a value to an element that other threads of the device may change at the same time. The order of the additions
-// differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
+// The functions add a value to an element that other threads of the device may change at the same time. The order of
+// the additions differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
 
 namespace BE::internal {
 
@@ -177,7 +177,8 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 
 // ---- Launch sizes ---------------------------------------------------------------------------------------------------
 //
-// For kernels in which a warp processes one row at a time. The number of blocks is bounded, so each warp runs a loop:
+// These macros are for kernels in which a warp processes one row at a time. The number of blocks is bounded, so each
+// warp runs a loop:
 //
 //     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
 //          row += gridDim.x * BE_WARP_PER_ROW_WPB)

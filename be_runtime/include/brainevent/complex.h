@@ -11,7 +11,7 @@
 
 namespace BE {
 
-/// The number `real + imag * i`, aligned to its size, so that a GPU loads it with one instruction.
+/// The number `real + imag * i`. The class is aligned to its size, so a GPU loads a number with one instruction.
 ///
 /// The operators are `+`, `-`, `*`, `/`, `==` and `!=`. One operand may be a real number. The functions are `conj(z)`,
 /// `abs(z)` and `norm(z)`, the squared absolute value. Multiplication does not treat infinities as Annex G of the C

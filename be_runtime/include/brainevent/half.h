@@ -80,7 +80,8 @@ struct float16_t {
   float16_t& operator/=(float other) noexcept { return *this = *this / other; }
 };
 
-/// The upper 16 bits of an IEEE binary32 number in a C++ source. Arithmetic and rounding follow `float16_t`.
+/// The upper 16 bits of an IEEE binary32 number in a C++ source. Arithmetic and rounding are the same as for
+/// `float16_t`.
 struct bfloat16_t {
   uint16_t bits;
 

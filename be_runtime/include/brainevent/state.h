@@ -121,8 +121,8 @@ T Attributes::get(const char* name) const {
 ///   fails.
 ///
 /// All devices and threads that run the program share the object, and may use it at the same time. Access to the object
-/// is therefore const. If a call changes a member, declare the member `mutable`, and guard it with a mutex. For one
-/// object for each GPU, use `BE::PerDevice`.
+/// is therefore const. If a call changes a member, declare the member `mutable`, and guard the member with a mutex. For
+/// one object for each GPU, use `BE::PerDevice`.
 template <class T>
 class State {
  public:

@@ -78,9 +78,9 @@ namespace internal {
 /// A view of an array: its address, element type and shape.
 ///
 /// **Ownership.** XLA owns the memory. The memory is valid until the entry point returns. On a GPU, the memory stays
-/// valid until the work on the stream of the call is done. Don't use a Tensor, or a pointer that it returned, after
-/// that time. A `const BE::Tensor` is an input and returns pointers to const. A copy without `const` returns pointers
-/// that are not const: don't write through these pointers.
+/// valid until the work on the stream of the call is done. Don't use a Tensor, or a pointer from a Tensor, after that
+/// time. A `const BE::Tensor` is an input and returns pointers to const. A copy without `const` returns pointers that
+/// are not const: don't write through these pointers.
 ///
 /// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take it
 /// by value, and all members work in device code.
@@ -149,8 +149,8 @@ class Tensor {
   ///
   /// The access is as fast as `data_ptr<T>()[row * stride(0) + column]`, and `T` is checked as in `data_ptr<T>()`.
   /// Checked mode also checks the number of indices, and compares each index with the extent of the axis. If a check of
-  /// checked mode fails on the host, `at` throws `CheckError` with the line. If it fails in device code, the thread
-  /// accesses a dummy element and continues. The call then fails with the line of the first failed check.
+  /// checked mode fails on the host, `at` throws `CheckError` with the line. If a check fails in device code, the
+  /// thread accesses a dummy element and continues. The call then fails with the line of the first failed check.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));

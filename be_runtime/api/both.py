@@ -39,12 +39,12 @@ def load_inline(
 ) -> PlatformModule:
     """Compile C++ and CUDA source texts into operations for CPU and GPU.
 
-    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
-    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
-    ``defvjp`` applies to both.
+    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
+    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
+    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
 
-    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
-    `compute_capability`. Its declarations are checked in any case.
+    On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
+    `compute_capability`. The declarations in the CUDA source are checked in any case.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def load_inline(
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
+        memory, or because it reads values on which launches depend. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
@@ -120,7 +120,7 @@ def load_inline(
         An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
         function differently.
     ToolchainError
-        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -136,7 +136,7 @@ def load_inline(
     - `load_cpp_inline`: compile only C++.
     - `load_cuda_inline`: compile only CUDA.
     - :doc:`/calling`: attributes, result shapes and derivatives.
-    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
+    - :doc:`/custom-kernels`: other ways to define a kernel for each platform.
 
     Examples
     --------
@@ -185,12 +185,12 @@ def load_file(
 ) -> PlatformModule:
     """Compile C++ files and CUDA files into operations for CPU and GPU.
 
-    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
-    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
-    ``defvjp`` applies to both.
+    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
+    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
+    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
 
-    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
-    `compute_capability`. Its declarations are checked in any case.
+    On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
+    `compute_capability`. The declarations in the CUDA source are checked in any case.
 
     Parameters
     ----------
@@ -235,8 +235,8 @@ def load_file(
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
+        memory, or because it reads values on which launches depend. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
@@ -268,7 +268,7 @@ def load_file(
         An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
         function differently.
     ToolchainError
-        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -283,7 +283,7 @@ def load_file(
     - `load_inline`: compile source texts; the example there is a complete program.
     - `load_dir`: compile the files of folders.
     - :doc:`/calling`: attributes, result shapes and derivatives.
-    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
+    - :doc:`/custom-kernels`: other ways to define a kernel for each platform.
 
     Examples
     --------
@@ -301,14 +301,14 @@ def load_file(
 def load_dir(
     name: str, *, cpp: StrPath, cuda: StrPath, functions: Functions = None, **options: Unpack[PlatformOptions]
 ) -> PlatformModule:
-    """Compile the C++ files of a folder, and the CUDA files of the same or another folder, into operations.
+    """Compile the C++ files of one folder, and the CUDA files of the same or a second folder, into operations.
 
-    A C++ function and a CUDA function of the same name become one operation, and XLA calls the one for the platform of
-    the program. Both must declare the same arrays, attributes and axes; only the stream may differ. A rule such as
-    ``defvjp`` applies to both.
+    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
+    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
+    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
 
-    On a machine without a GPU, the CUDA source is compiled only if an architecture is named, for example by
-    `compute_capability`. Its declarations are checked in any case.
+    On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
+    `compute_capability`. The declarations in the CUDA source are checked in any case.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def load_dir(
     cpp : str or Path
         Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the C++ sources. Subfolders are not searched.
     cuda : str or Path
-        Folder whose ``*.cu`` files are the CUDA sources. It may be the folder of the C++ sources.
+        Folder whose ``*.cu`` files are the CUDA sources. `cpp` and `cuda` may name the same folder.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
@@ -353,8 +353,8 @@ def load_dir(
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
+        memory, or because it reads values on which launches depend. The compiled code stays the same.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
@@ -386,7 +386,7 @@ def load_dir(
         An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
         function differently.
     ToolchainError
-        A compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -401,7 +401,7 @@ def load_dir(
     - `load_inline`: compile source texts; the example there is a complete program.
     - `load_file`: compile chosen files.
     - :doc:`/calling`: attributes, result shapes and derivatives.
-    - :doc:`/custom-kernels`: other ways to have a kernel for each platform.
+    - :doc:`/custom-kernels`: other ways to define a kernel for each platform.
 
     Examples
     --------

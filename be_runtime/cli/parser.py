@@ -9,7 +9,7 @@ from typing import Any
 from be_toolchain import __version__
 from be_toolchain.cli.parser import Parser, add_explain
 
-_NAME_OR_DIGEST = "name an entry, or give the first 4 or more digits that list prints for it"
+_NAME_OR_DIGEST = "name an entry, or give the first 4 or more digits that the command list prints for the entry"
 _PACKAGE = "name a package or its folder (default: the only package below the working directory)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
@@ -56,9 +56,8 @@ def _add_build(commands: _Commands) -> None:
         commands,
         "build",
         "compile the kernels of a package ahead of time",
-        "Compile all kernels of a package, and write them to a folder of the package. The file kernels.toml declares "
-        "the "
-        "kernels. A machine that has the folder needs no compiler.",
+        "Compile all kernels of a package, and write the compiled kernels to a folder of the package. The file "
+        "kernels.toml declares the kernels. A machine with this folder needs no compiler.",
     )
     build.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
     build.add_argument(
@@ -77,7 +76,7 @@ def _add_show(commands: _Commands) -> None:
         "show",
         "list the kernels in an exported program, a package or a wheel",
         "List the functions and the code in an exported program, a package or a wheel, and the machines that can run "
-        "the code. The command compares the code with its hashes, and does not load it.",
+        "the code. The command compares the code with the stored hashes, and does not load the code.",
     )
     show.add_argument(
         "file",
@@ -93,7 +92,7 @@ def _add_report(commands: _Commands) -> None:
         "report",
         "describe the compiled code of kernels",
         "Compile kernels, and report the registers, shared memory, spills, code size and theoretical occupancy of each "
-        "kernel. The report also has the duration of each phase of the build.",
+        "kernel. The report also contains the duration of each phase of the build.",
     )
     report.add_argument(
         "source",
@@ -113,7 +112,7 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument(
         "--loops",
         action="store_true",
-        help="list the loops of C++ that the compiler vectorized, and the loops that it could not vectorize",
+        help="list the C++ loops that the compiler vectorized, and the C++ loops that the compiler could not vectorize",
     )
 
 
@@ -134,8 +133,7 @@ def _add_tune(commands: _Commands) -> None:
         "tune",
         "choose the fastest configurations of a package's kernels",
         "Import a package, and time the configurations of its autotuned kernels on this machine. The command writes "
-        "the "
-        "fastest ones to tuned.json in the package, and keeps the choices for other GPUs in this file.",
+        "the fastest configurations to tuned.json in the package, and keeps the choices for other GPUs in this file.",
     )
     tune.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
 
@@ -145,7 +143,7 @@ def _add_cmake_dir(commands: _Commands) -> None:
         commands,
         "cmake-dir",
         "print the folder in which CMake finds be_add_kernels()",
-        "Print the folder of the CMake package BeRuntime, which has the function be_add_kernels(). Pass it to CMake as "
+        "Print the folder of the CMake package BeRuntime, which defines be_add_kernels(). Pass the folder to CMake as "
         'cmake -DBeRuntime_ROOT="$(python -m be_runtime cmake-dir)". scikit-build-core needs no such option.',
     )
 
@@ -164,8 +162,7 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
         "check",
         "run a program, and report the faults of its kernels",
         "Run a Python program several times: in checked mode, and under each installed tool (sanitizers of the "
-        "compiler, "
-        "valgrind, compute-sanitizer). Then report the faults of its kernels with their source lines.",
+        "compiler, valgrind, compute-sanitizer). Then report the faults of its kernels with their source lines.",
     )
     check.formatter_class = _WithModule
     check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json]\n       (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -193,7 +190,7 @@ def _add_cache(commands: _Commands) -> tuple[argparse.ArgumentParser, ...]:
         commands,
         "cache",
         "list, explain, check and remove compiled kernels",
-        "List, explain, check and remove the compiled kernels in the cache.",
+        "List, explain, check, remove, export and import the compiled kernels in the cache.",
     )
     below = cache.add_subparsers(dest="subcommand", metavar="COMMAND", required=True)
     for add in (_add_cache_shows, _add_cache_removals, _add_cache_carriers):
@@ -215,15 +212,15 @@ def _add_cache_shows(commands: _Commands) -> None:
         commands,
         "show",
         "print the details of an entry",
-        "Print the sources, compilers and options of an entry, and the time and the reason of its build.",
+        "Print the sources, compilers and options of an entry, and when and why the entry was built.",
     )
     show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     show.add_argument("--files", action="store_true", help="also list every file that the build read")
     why = _add(
         commands,
         "why",
-        "print the reason of a build",
-        "Print the reason of the last build of a module or kernel, and whether the next load builds it again.",
+        "print the reason for a build",
+        "Print the reason for the last build of a module or kernel, and whether the next load builds the entry again.",
     )
     why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     _add(commands, "path", "print the cache folder", "Print the cache folder.")
@@ -236,10 +233,9 @@ def _add_cache_shows(commands: _Commands) -> None:
     verify = _add(
         commands,
         "verify",
-        "compare every file with its hash",
-        "Compare every compiled file, and every file that its build read, with its hash. A load compares only sizes "
-        "and "
-        "times. If a damaged entry stays in the cache, the exit code is 1.",
+        "compare files with their stored hashes",
+        "Compare the compiled files, and the files that the builds read, with their stored hashes. A load compares "
+        "only sizes and times. If a damaged entry stays in the cache, the exit code is 1.",
     )
     verify.add_argument("name", nargs="?", metavar="NAME", help="check only the entries of this name")
     verify.add_argument("--remove", action="store_true", help="remove damaged entries")
@@ -269,7 +265,7 @@ def _add_cache_removals(commands: _Commands) -> None:
         "--max-age",
         type=_count,
         metavar="DAYS",
-        help="remove entries that were not used for this time (default: BE_CACHE_MAX_AGE_DAYS)",
+        help="remove entries that were not used for this number of days (default: BE_CACHE_MAX_AGE_DAYS)",
     )
     clear = _add(commands, "clear", "remove entries", "Remove all modules and kernels, or the entries of one name.")
     clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
@@ -296,22 +292,21 @@ def _add_cache_carriers(commands: _Commands) -> None:
         "import",
         "add the entries of an exported file to the cache",
         "Add the entries of an exported file to the cache. Loads use these entries instead of compiling. Your programs "
-        "run their code, so import only files that you trust.",
+        "run the code in the file, so import only files that you trust.",
     )
     imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which the command export wrote")
     imported.add_argument(
         "--public-key",
         metavar="KEY",
-        help="require a signature of this public key, or of a key in the file with this absolute path "
-        "(default: BE_REMOTE_CACHE_PUBLIC_KEY)",
+        help="require a signature that this public key verifies. KEY may also be the absolute path of a file with "
+        "public keys (default: BE_REMOTE_CACHE_PUBLIC_KEY)",
     )
     keygen = _add(
         commands,
         "keygen",
         "make a pair of keys for signatures",
         "Make a pair of keys. The command writes the private key, which signs entries, to a file, and prints the "
-        "public "
-        "key, which checks signatures.",
+        "public key, which checks signatures.",
     )
     keygen.add_argument(
         "--out", type=Path, metavar="FILE", help="write the private key to this file (default: be-cache.key)"

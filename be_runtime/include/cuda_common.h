@@ -1,12 +1,12 @@
 #pragma once
 
 /// \file
-/// Device functions for event-driven kernels, such as kernels of spiking networks. They need a CUDA source and a GPU of
-/// compute capability 6.0 or newer.
+/// Device functions for event-driven kernels, such as kernels of spiking networks. The functions need a CUDA source,
+/// and a GPU of compute capability 6.0 or newer.
 ///
 /// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`) or i32. Arithmetic on 16-bit types
-/// is done in `float`, their accumulator type. A function whose name is in capitals is also defined as a macro, so
-/// `#ifdef` finds it.
+/// is done in `float`, the accumulator type of the 16-bit types. A function whose name is in capitals is also defined
+/// as a macro, so `#ifdef` finds the function.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -25,7 +25,8 @@
 // ---- Reductions over a warp -----------------------------------------------------------------------------------------
 //
 // All 32 lanes must take part, and every lane receives the result. A sum first adds the values of lanes that are 16
-// apart, then 8, 4, 2 and 1, so it rounds alike in each run. A maximum or minimum is NaN only if all values are NaN.
+// apart, then 8, 4, 2 and 1, so the rounding is the same in every run. A maximum or minimum is NaN only if all values
+// are NaN.
 
 namespace BE::internal {
 
@@ -69,9 +70,9 @@ BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 
 // ---- Active values --------------------------------------------------------------------------------------------------
 //
-// A value is active, an event, if it is not 0: negative values and NaN are active. With the load option
-// `active="positive"`, which defines BE_ACTIVE_POSITIVE, a float is active only if it is greater than 0. NaN is then
-// not active. For a `float`, `IS_ACTIVE_F32`, `IS_ACTIVE_FLOAT_F32` and `IS_ACTIVE_FLOAT` return the same result.
+// A value is active (an event) if the value is not 0: negative values and NaN are active. With the load option
+// `active="positive"`, which defines BE_ACTIVE_POSITIVE, a float is active only if the float is greater than 0. NaN is
+// then not active. For a `float`, `IS_ACTIVE_F32`, `IS_ACTIVE_FLOAT_F32` and `IS_ACTIVE_FLOAT` return the same result.
 // `IS_ACTIVE_BOOL` ignores the option.
 
 template <class T>
@@ -126,8 +127,8 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 
 // ---- Atomic addition ------------------------------------------------------------------------------------------------
 //
-// Add a value to an element that other threads of the device may change at the same time. The order of the additions
-// differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
+// The functions add a value to an element that other threads of the device may change at the same time. The order of
+// the additions differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
 
 namespace BE::internal {
 
@@ -176,15 +177,16 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 
 // ---- Launch sizes ---------------------------------------------------------------------------------------------------
 //
-// For kernels in which each warp has one row. The number of blocks is bounded, so such a kernel has a loop:
+// These macros are for kernels in which a warp processes one row at a time. The number of blocks is bounded, so each
+// warp runs a loop:
 //
 //     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
 //          row += gridDim.x * BE_WARP_PER_ROW_WPB)
 
-/// The number of warps of a block.
+/// The number of warps in a block.
 #define BE_WARP_PER_ROW_WPB 8
 
-/// The number of threads of a block.
+/// The number of threads in a block.
 #define BE_WARP_PER_ROW_BLOCK (32 * BE_WARP_PER_ROW_WPB)
 
 /// The maximum number of blocks.
@@ -196,12 +198,11 @@ __host__ __device__ constexpr int be_warp_per_row_grid(int64_t rows) {
   return blocks < 1 ? 1 : blocks > BE_WARP_PER_ROW_MAX_GRID ? BE_WARP_PER_ROW_MAX_GRID : static_cast<int>(blocks);
 }
 
-/// Equal to `be_warp_per_row_grid(rows)`.
+/// Return `be_warp_per_row_grid(rows)`.
 #define BE_WARP_PER_ROW_GRID(rows) be_warp_per_row_grid(rows)
 
-/// The number of rows of a block in a product of a sparse and a dense matrix, in which each warp has one row and 32
-/// columns.
+/// The number of rows that a block computes in a sparse-dense matrix product. Each warp computes 32 columns of one row.
 #define CSRMM_WARP_RPB 4
 
-/// The maximum number of blocks along the rows of such a product.
+/// The maximum number of blocks along the rows of a sparse-dense matrix product.
 #define CSRMM_MAX_GRID_X 4096

@@ -126,7 +126,7 @@ class CuteKernel(NamedTuple):
             unknown = found.anchors[0]
             raise errors.ArgumentError(
                 f"{self.name} uses {unknown if isinstance(unknown, str) else repr(unknown)}, whose content can't be "
-                "read, so the cache can't have a key for it",
+                "read, so no cache key can be computed for the function",
                 hints=(
                     "import modules at the top of the file",
                     "make objects that CuTe DSL fills in, such as a GEMM of CUTLASS, inside the function",

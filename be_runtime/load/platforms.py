@@ -20,8 +20,8 @@ from be_toolchain.find.record import device_archs
 class LoadedPlatformModule:
     """Base class of modules for CPU and GPU, for annotations.
 
-    To a type checker, it has the attributes of a `PlatformModule`, but no functions. ``python -m be_runtime stubs``
-    writes a subclass with the functions of one module.
+    A type checker finds in this class the attributes of a `PlatformModule`, but no functions. ``python -m be_runtime
+    stubs`` writes a subclass with the functions of one module.
 
     See Also
     --------
@@ -69,7 +69,7 @@ class LoadedPlatformModule:
         Raises
         ------
         KeyError
-            There is no such function, or its CUDA source is not compiled here.
+            The module has no function of this name, or the CUDA source of the function is not compiled.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))
@@ -86,7 +86,7 @@ class LoadedPlatformModule:
         Returns
         -------
         dict of str to signature
-            Signatures by the names of the functions.
+            Dictionary from function name to signature.
         """
         return self._declared | {name: function.signature for name, function in self._functions.items()}
 
@@ -116,7 +116,7 @@ class PlatformModule(LoadedPlatformModule):
     Attributes
     ----------
     parts : dict of str to CompiledModule
-        Modules of the two languages, ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
+        Modules of the two languages, by the keys ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
 
     See Also
     --------

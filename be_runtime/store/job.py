@@ -243,8 +243,8 @@ class Job:
             if differs:
                 other, here = _process_in(theirs), f"process {store.process}"
                 self._say(
-                    f"{wanted.name}: {here} asks for another kernel of this name than {other}, so both are built; "
-                    f"the difference, from {other} to {here} (this one):{differs}\n"
+                    f"{wanted.name}: {here} and {other} ask for different kernels of this name, so both kernels are "
+                    f"built; the difference, from {other} to {here} (this one):{differs}\n"
                     "make sources and options the same on all hosts, or give the kernels different names"
                 )
 

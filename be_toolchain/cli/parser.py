@@ -118,7 +118,7 @@ def _add_store(commands: _Commands) -> None:
         "list", help="list managed toolchains", description="List managed toolchains.", epilog=_EXIT_CODES
     )
     listed.add_argument("--json", action="store_true", help="print the toolchains as JSON")
-    listed.add_argument("--names", action="store_true", help="print only the names")
+    listed.add_argument("--names", action="store_true", help="print only the names of the toolchains")
     listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
     use = commands.add_parser(
         "use",
@@ -127,7 +127,8 @@ def _add_store(commands: _Commands) -> None:
         epilog=_EXIT_CODES,
     )
     use.add_argument(
-        "version", help=f"name a toolkit, such as 13.0, 13.0.2 or cuda-13.0.2; {NONE} restores the search order"
+        "version",
+        help=f"name a toolkit, such as 13.0, 13.0.2 or cuda-13.0.2; the word {NONE} restores the search order",
     )
     remove = commands.add_parser(
         "remove", help="remove a managed toolchain", description="Remove a managed toolchain.", epilog=_CONFIRMED
@@ -135,9 +136,9 @@ def _add_store(commands: _Commands) -> None:
     remove.add_argument("version", help="name a toolchain, such as 13.0.2 or cuda-13.0.2")
     prune = commands.add_parser(
         "prune",
-        help="remove old patch releases and remains of interrupted installations",
-        description="Remove managed toolchains that a newer patch release replaces, and remains of interrupted "
-        "installations.",
+        help="remove old patch releases, and files left over from interrupted installations",
+        description="Remove managed toolchains that a newer patch release replaces. Also remove files left over from "
+        "interrupted installations.",
         epilog=_CONFIRMED,
     )
     for parser in (remove, prune):

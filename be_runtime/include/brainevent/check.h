@@ -27,7 +27,7 @@ class CheckError : public std::exception {
   internal::Text what_;
 };
 
-/// The exception for a call of the CUDA runtime that failed.
+/// The exception for a failed call of the CUDA runtime.
 ///
 /// Copying never throws; `what()` is valid as long as any copy exists.
 class CudaError : public std::exception {
@@ -72,8 +72,8 @@ class CheckMessage {
     return *this;
   }
 
-  /// A manipulator without an argument, such as `std::endl`. The template parameter delays the look-up of names in the
-  /// body, for sources that include no stream.
+  /// A manipulator without an argument, such as `std::endl`. The template parameter only keeps the body from being
+  /// looked at in sources that have no stream.
   template <class Char = char>
   BE_COLD CheckMessage& operator<<(StdOstream<char>& (*manipulator)(StdOstream<char>&)) {
     manipulate_text<Char>(text_, manipulator);
@@ -160,8 +160,8 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 /// is false. `BE_CHECK(condition, "text")` does not compile.
 ///
 /// In device code, the values after `<<` are ignored. If the condition is false, the driver prints the file, the line,
-/// the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`. The process can't use the
-/// device any more, so check for errors in the program, not in its input.
+/// the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`. After that, the process can't
+/// use the device. In device code, use `BE_CHECK` only to find bugs in the kernel, not to check inputs.
 #define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
 
 #if defined(BE_DEVICE_PASS)
@@ -174,19 +174,19 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
 ///
-/// It also clears the last error of the CUDA runtime, so that later checks don't report this failure again. Include
-/// `<cuda_runtime.h>` before you use it.
+/// The macro also clears the last error of the CUDA runtime, so that later checks don't report this failure again. In a
+/// C++ source, include `<cuda_runtime.h>` before you use the macro.
 #define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
 
 /// Throw `BE::CudaError` if CUDA refused an earlier kernel launch, for example because the grid is too large or the
 /// module has no code for the device. The macro does not wait for the kernel, so a later check reports an error inside
-/// a running kernel. It can be used while a CUDA graph is recorded.
+/// a running kernel. The macro can be used while a CUDA graph is recorded.
 #define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
 
 /// Check as `BE_CHECK_KERNEL_LAUNCH` does, then wait for the device, and throw `BE::CudaError` if the kernel failed.
 ///
-/// Use it for debugging only, because it waits for all streams of the device. CUDA forbids it while a graph is
-/// recorded: load the module with `allow_cuda_graph=False`.
+/// Use the macro for debugging only, because it waits for all streams of the device. CUDA forbids this wait while a
+/// CUDA graph is recorded: load the module with `allow_cuda_graph=False`.
 #define BE_CHECK_KERNEL_LAUNCH_SYNC()                                    \
   do {                                                                   \
     BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError());         \

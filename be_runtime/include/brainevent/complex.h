@@ -3,18 +3,19 @@
 /// \file
 /// Complex numbers for host and device code.
 ///
-/// Unlike `std::complex`, the class also works in device code, and its header compiles faster. `std::complex`,
-/// `cuComplex` and numpy's types have the layout of this class, the real part before the imaginary part, so pointers
-/// may be cast.
+/// Unlike `std::complex`, the class also works in device code, and the header compiles faster. `std::complex`,
+/// `cuComplex` and numpy's types have the layout of this class: the real part is before the imaginary part. If an
+/// address is a multiple of the size of the number, a pointer to such a type may be cast to a pointer to this class.
 
 #include "brainevent/dtype.h"
 
 namespace BE {
 
-/// The number `real + imag * i`, aligned to its size, so that a GPU loads it with one instruction.
+/// The number `real + imag * i`. The class is aligned to its size, so a GPU loads a number with one instruction.
 ///
-/// It has `+`, `-`, `*`, `/`, `==` and `!=`, also with a real number, and the functions `conj(z)`, `abs(z)` and
-/// `norm(z)`, the squared absolute value. Multiplication does not treat infinities as Annex G of the C standard does.
+/// The operators are `+`, `-`, `*`, `/`, `==` and `!=`. One operand may be a real number. The functions are `conj(z)`,
+/// `abs(z)` and `norm(z)`, the squared absolute value. Multiplication does not treat infinities as Annex G of the C
+/// standard does.
 template <class Real>
 struct alignas(2 * sizeof(Real)) Complex {
   using value_type = Real;

@@ -7,14 +7,14 @@
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
 ///     });
 ///
-/// The body is part of a lambda that captures by reference and is called at once: `return` leaves the body, and the
-/// macro returns its value. Commas in the body need no parentheses, and a body may contain another dispatch. If the
-/// macro does not cover the dtype, it throws `BE::CheckError` with the macro, the dtype and the allowed dtypes.
+/// The body is part of a lambda that captures by reference and is called at once: `return value;` leaves the body, and
+/// the macro returns the value. Commas in the body need no parentheses, and a body may contain a second dispatch. If
+/// the macro does not cover the dtype, it throws `BE::CheckError` with the macro, the dtype and the allowed dtypes.
 ///
 /// `BE_DISPATCH_SIGNED_INDEX_PAIR` takes two dtypes, two names and the body.
 ///
-/// This header only declares 16-bit and 8-bit floats, complex types and bytes of packed elements. Include
-/// `brainevent/dispatch.h` for the definitions of these types.
+/// This header only declares the 16-bit floats, the 8-bit floats, the complex types and the bytes of packed elements:
+/// `brainevent/dispatch.h` defines these types.
 ///
 /// | macro | types |
 /// |---|---|

@@ -151,7 +151,7 @@ struct int4x2_t;
 struct uint4x2_t;
 struct float4_e2m1fnx2_t;
 
-/// The element type of an array. Compiled modules contain the values, so they never change.
+/// The element type of an array. The values never change, because compiled modules contain the values.
 enum class DType : uint8_t {
 #define BE_INTERNAL_ENUMERATOR(dtype, value, ...) dtype = value,
   BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_ENUMERATOR, )
@@ -172,7 +172,7 @@ BE_HD constexpr size_t dtype_bits(DType dtype) noexcept {
 /// Return the number of bytes of one element, or 0 for `Invalid` and for types of 2 or 4 bits.
 BE_HD constexpr size_t dtype_size(DType dtype) noexcept { return dtype_bits(dtype) / 8; }
 
-/// Return the name of the type in numpy, such as `"float32"`, or `"invalid"`. The text is never freed.
+/// Return numpy's name of the type, such as `"float32"`, or `"invalid"` for `Invalid`. The text is never freed.
 BE_HD constexpr const char* dtype_name(DType dtype) noexcept {
   switch (dtype) {
 #define BE_INTERNAL_NAME(dtype, value, type, name, ...) \

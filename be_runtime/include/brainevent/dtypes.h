@@ -25,13 +25,13 @@ BE_INTERNAL_ELEMENT_TYPES(BE_INTERNAL_CPP_TYPE, )
 
 }  // namespace internal
 
-/// The DType of arrays whose elements have type `T`: `dtype_of<float>` is `DType::Float32`. If there is none, the use
-/// is a compile error.
+/// The DType of arrays whose elements have type `T`: `dtype_of<float>` is `DType::Float32`. If `T` has no DType,
+/// `dtype_of<T>` is a compile error.
 template <class T>
 constexpr DType dtype_of = internal::DTypeOf<T>::value;
 
 /// The C++ type of the elements of a DType: `cpp_type<DType::Float32>` is `float`, and `cpp_type<DType::Int4>` is
-/// `int4x2_t`, a byte of two elements. For `DType::Invalid`, the use is a compile error.
+/// `int4x2_t`, a byte of two elements. `cpp_type<DType::Invalid>` is a compile error.
 template <DType kDType>
 using cpp_type = typename internal::CppType<kDType>::type;
 

@@ -1,17 +1,17 @@
 #pragma once
 
 /// \file
-/// Conversions from types of XLA's FFI to types of this library, and back, for sources that define an XLA handler.
+/// Conversions between types of XLA's FFI and types of this library, for sources that define an XLA handler.
 ///
 /// The header includes `xla/ffi/api/c_api.h`, which be_runtime finds in jaxlib. A source may also include
-/// `xla/ffi/api/ffi.h`: `tensor_of` takes its buffers.
+/// `xla/ffi/api/ffi.h`: `tensor_of` accepts the buffer classes of this header.
 
 #include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"
 
 namespace BE {
 
-/// Return the DType of an XLA element type, or `Invalid` if there is none.
+/// Return the DType of an XLA element type, or `Invalid` if the type has no DType.
 constexpr DType dtype_from_xla(XLA_FFI_DataType dtype) noexcept { return detail::be_dtype_of(dtype); }
 
 /// Return the XLA element type of a DType, or `XLA_FFI_DataType_INVALID` for `Invalid`.
@@ -36,14 +36,14 @@ inline Tensor tensor_of_parts(void* data, XLA_FFI_DataType dtype, int64_t rank, 
 
 }  // namespace internal
 
-/// Return a view of a buffer of XLA's C API. Throw `CheckError` if its element type has no DType, or if it has more
-/// than `BE::kMaxDim` dimensions.
+/// Return a view of a buffer of XLA's C API. Throw `CheckError` if the element type has no DType, or if the buffer has
+/// more than `BE::kMaxDim` dimensions.
 inline Tensor tensor_of(const XLA_FFI_Buffer& buffer) {
   return internal::tensor_of_parts(buffer.data, buffer.dtype, buffer.rank, buffer.dims);
 }
 
 /// Return a view of an `xla::ffi::AnyBuffer` or an `xla::ffi::Buffer<...>`; for a `Result<...>`, pass `*result`. Throw
-/// `CheckError` if its element type has no DType, or if it has more than `BE::kMaxDim` dimensions.
+/// `CheckError` if the element type has no DType, or if the buffer has more than `BE::kMaxDim` dimensions.
 template <class XlaBuffer>
 Tensor tensor_of(const XlaBuffer& buffer) {
   const auto dims = buffer.dimensions();

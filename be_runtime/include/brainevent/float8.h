@@ -1,15 +1,15 @@
 #pragma once
 
 /// \file
-/// 8-bit floats. Each type has one member, the byte `bits`, and converts to and from `float`, on the host and in
-/// device code. Arithmetic is done in `float`.
+/// 8-bit floats. Each type has one member, the byte `bits`, and converts to and from `float`, on the host and in device
+/// code. Arithmetic is done in `float`.
 ///
 /// Conversions round as JAX does: a number that is too large becomes infinity, or NaN in a format without infinity. In
 /// `float8_e8m0fnu_t`, zero and negative numbers become NaN, too.
 ///
-/// For three of the eight formats, `<cuda_fp8.h>` has CUDA's own types. Their conversions return the largest number
-/// instead of infinity or NaN, and take one instruction on GPUs that have it. `data_ptr<__nv_fp8_e4m3>()` returns a
-/// pointer to such a type.
+/// For three of the eight formats, `<cuda_fp8.h>` defines CUDA's own types. Conversions to CUDA's types return the
+/// largest number instead of infinity or NaN, and take one instruction on GPUs that support the conversion.
+/// `data_ptr<__nv_fp8_e4m3>()` returns a pointer to such a type.
 
 #include "brainevent/dtype.h"
 

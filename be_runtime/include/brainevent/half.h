@@ -2,7 +2,7 @@
 
 /// \file
 /// 16-bit floats. In a CUDA source, `BE::float16_t` is `__half` and `BE::bfloat16_t` is `__nv_bfloat16`, with the
-/// operators of CUDA's headers. In a C++ source, they are the classes below.
+/// operators of CUDA's headers. In a C++ source, both types are the classes below.
 
 #include "brainevent/dtype.h"
 
@@ -65,8 +65,8 @@ inline float bfloat_bits_to_float(uint16_t value) noexcept {
 
 /// An IEEE binary16 number in a C++ source.
 ///
-/// It converts to and from `float`, so arithmetic is done in `float`. A conversion from `float` rounds to nearest, ties
-/// to even. A `double` is rounded to `float` first.
+/// The class converts to and from `float`, so arithmetic is done in `float`. A conversion from `float` rounds to
+/// nearest, ties to even. A `double` is rounded to `float` first.
 struct float16_t {
   uint16_t bits;
 
@@ -80,7 +80,8 @@ struct float16_t {
   float16_t& operator/=(float other) noexcept { return *this = *this / other; }
 };
 
-/// The upper 16 bits of an IEEE binary32 number in a C++ source. It computes and rounds as `float16_t` does.
+/// The upper 16 bits of an IEEE binary32 number in a C++ source. Arithmetic and rounding are the same as for
+/// `float16_t`.
 struct bfloat16_t {
   uint16_t bits;
 

@@ -1,10 +1,11 @@
 #pragma once
 
 /// \file
-/// Elements of 2 and 4 bits, several in a byte: the first is in the lowest bits, and rows have no gaps between them.
+/// Elements of 2 and 4 bits. A byte contains several elements, the first in the lowest bits. Rows follow each other
+/// without gaps.
 ///
 /// `BE::load_packed` and `BE::store_packed` read and write an element of an array. Each type below is a byte of
-/// `T::kCount` elements, and its members `get(index)` and `set(index, value)` read and write one of them. The values
+/// `T::kCount` elements, and its members `get(index)` and `set(index, value)` read and write one element. The values
 /// have type `T::value_type`.
 
 #include "brainevent/float8.h"
@@ -65,8 +66,8 @@ BE_HD typename T::value_type load_packed(const T* array, int64_t index) noexcept
   return array[index / T::kCount].get(static_cast<int>(index % T::kCount));
 }
 
-/// Write element `index` of an array of packed elements. It reads and writes the whole byte, so two threads must not
-/// store to one byte at the same time.
+/// Write element `index` of an array of packed elements. The function reads and writes the whole byte, so two threads
+/// must not store to one byte at the same time.
 template <class T>
 BE_HD void store_packed(T* array, int64_t index, typename T::value_type value) noexcept {
   array[index / T::kCount].set(static_cast<int>(index % T::kCount), value);

@@ -71,11 +71,11 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Divide the indices from 0 to `n` into parts of at least `grain` indices, and call `f(begin, end)` for each part, on
-/// several threads at once. Only the last part may be smaller. Return when all parts are done.
+/// Divide the indices from 0 to `n - 1` into parts of at least `grain` indices, and call `f(begin, end)` for each part,
+/// on several threads at once. Only the last part may have fewer indices. Return when all parts are done.
 ///
-/// Choose `grain` so that a part takes 5 us or longer. The body `f` may call `parallel_for` again. If a part throws an
-/// exception, parts that have not begun are skipped, and `parallel_for` throws the first exception.
+/// Choose `grain` so that a part takes 5 microseconds or longer. The body `f` may call `parallel_for` again. If a part
+/// throws an exception, parts that have not begun are skipped, and `parallel_for` throws the first exception.
 ///
 /// The calling thread calls `f(0, n)` in each of these cases: `n <= grain`; in a CUDA source; in the constructor of a
 /// state; on a thread that the kernel started; if XLA has only one thread.

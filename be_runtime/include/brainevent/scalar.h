@@ -8,15 +8,15 @@
 
 namespace BE {
 
-/// A number that a call passes, in the memory of the device that runs the call.
+/// A number that a call passes. The number is in the memory of the device that runs the call.
 ///
-/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes it by value and uses it as a number. In a CUDA
-/// source, host code can't read the number: it would have to wait for the GPU, and a CUDA graph would keep the first
+/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes the Scalar by value, and computes with it. In a
+/// CUDA source, host code can't read the number: reading would wait for the GPU, and a CUDA graph would keep the first
 /// value.
 template <class T>
 class Scalar {
  public:
-  /// Refer to a number in the memory of the device.
+  /// Make a reference to a number in the memory of the device.
   BE_HD explicit Scalar(const T* number) noexcept : number_(number) {}
 
 #if defined(__CUDACC__)

@@ -20,8 +20,8 @@ namespace internal {
 
 /// A view of consecutive values. An attribute with several numbers is a `BE::Span<const T>`.
 ///
-/// **Ownership.** XLA owns the numbers of an attribute. They are in host memory, and valid as long as the compiled
-/// program exists.
+/// **Ownership.** XLA owns the numbers of an attribute. The numbers are in host memory, and valid as long as the
+/// compiled program exists.
 template <class T>
 class Span {
  public:
@@ -32,7 +32,7 @@ class Span {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Return a value. The index is not checked.
+  /// Return the value at `index`. The index is not checked.
   T& operator[](size_t index) const noexcept { return data_[index]; }
 
   T* begin() const noexcept { return data_; }
@@ -55,7 +55,7 @@ class Tensors {
   size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
-  /// Return an array. Throw `CheckError` if the index is not less than `size()`.
+  /// Return the array at `index`. Throw `CheckError` if the index is not less than `size()`.
   Tensor& operator[](size_t index) { return data_[checked(index)]; }
   const Tensor& operator[](size_t index) const { return data_[checked(index)]; }
 

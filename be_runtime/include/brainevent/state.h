@@ -8,8 +8,8 @@
 
 namespace BE {
 
-/// The attributes of a call, for the constructor of its state. An attribute that the call omits has its default. The
-/// object is valid in the constructor only.
+/// The attributes of a call, for the constructor of a state. An attribute that the call omits has the default value.
+/// The object is valid only in the constructor.
 class Attributes {
  public:
   Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
@@ -25,9 +25,10 @@ class Attributes {
   /// - an array as a `BE::Span<const Item>`, where `Item` is the type of its elements.
   ///
   /// Other classes that are constructed from an address and a count work, too, such as `std::string_view`. A view is
-  /// valid in the constructor only.
+  /// valid only in the constructor.
   ///
-  /// Throw `CheckError` if there is no such attribute, or if its type does not match `T`.
+  /// Throw `CheckError` if the entry point takes no attribute of this name, or if the attribute's type does not match
+  /// `T`.
   template <class T>
   T get(const char* name) const;
 
@@ -36,8 +37,8 @@ class Attributes {
   const void* const* be_values;
 };
 
-/// The shapes and dtypes of the arrays of a call, for the constructor of its state. The object is valid in the
-/// constructor only.
+/// The shapes and dtypes of the arrays of a call, for the constructor of a state. The object is valid only in the
+/// constructor.
 class Shapes {
  public:
   Shapes(const detail::Call& call, const detail::EntrySpec& entry, Tensor* const* slots) noexcept
@@ -45,12 +46,12 @@ class Shapes {
 
   /// Return a tensor with a null address, and the shape and dtype of argument `index`, counted from 0.
   ///
-  /// Throw `CheckError` if there is no such argument, or if the call omits it.
+  /// Throw `CheckError` if the entry point takes no such argument, or if the call omits the argument.
   Tensor arg(int index) const { return be_shape(index, be_entry.arg_count, be_call.be_args, be_slots); }
 
   /// Return a tensor with a null address, and the shape and dtype of result `index`, counted from 0.
   ///
-  /// Throw `CheckError` if there is no such result, or if the call omits it.
+  /// Throw `CheckError` if the entry point has no such result, or if the call omits the result.
   Tensor ret(int index) const {
     return be_shape(index, be_entry.ret_count, be_call.be_rets,
                     be_slots == nullptr ? nullptr : be_slots + be_entry.arg_count);
@@ -109,20 +110,19 @@ T Attributes::get(const char* name) const {
   }
 }
 
-/// A reference to an object of type `T`, such as a plan or a table, that is kept between calls. There is one object for
-/// each call site of a compiled program. It is deleted with the program.
+/// A reference to an object of type `T`, such as a plan or a table, that a compiled program keeps between calls. Each
+/// call site of the program has one object. The objects are deleted with the program.
 ///
 /// The constructor of `T` determines when the object is made:
 ///
 /// - `explicit T(const BE::Attributes&)` or `T()`: when JAX compiles the program. If the constructor throws an
-/// exception,
-///   the compilation fails.
+///   exception, the compilation fails.
 /// - `T(const BE::Attributes&, const BE::Shapes&)`: in the first call. If the constructor throws an exception, the call
 ///   fails.
 ///
-/// All devices and threads that run the program share the object, and may use it at the same time. Access to it is
-/// therefore const. If a call changes a member, declare the member `mutable`, and guard it with a mutex. For one object
-/// for each GPU, use `BE::PerDevice`.
+/// All devices and threads that run the program share the object, and may use it at the same time. Access to the object
+/// is therefore const. If a call changes a member, declare the member `mutable`, and guard the member with a mutex. For
+/// one object for each GPU, use `BE::PerDevice`.
 template <class T>
 class State {
  public:
@@ -140,8 +140,8 @@ class State {
 
 namespace detail {
 
-/// The description of an entry point's state in a generated source, and the number of its type in each copy
-/// of XLA. Lives in static storage.
+/// The description of an entry point's state in a generated source, and the number of its type in each copy of XLA.
+/// Lives in static storage.
 struct StateRecord {
   static constexpr int kMostApis = 8;
   struct Known {
@@ -277,12 +277,11 @@ auto be_state_of(Result (*)(Params...), StateRecord& be_record, const Call& be_c
 /// One object of type `T` for each CUDA device, such as a handle of cuBLAS. On the CPU there is one object.
 ///
 /// The first `get` on a device makes the object of the device. All objects are deleted with the PerDevice. Several
-/// calls may use an object at the same time, so it is const.
+/// calls may use an object at the same time, so access to the object is const.
 template <class T>
 class PerDevice {
  public:
-  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws
-  /// `CheckError`.
+  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws `CheckError`.
   static constexpr int kMostDevices = 64;
 
   PerDevice() noexcept = default;
@@ -295,8 +294,8 @@ class PerDevice {
   }
   PerDevice& operator=(PerDevice&&) = delete;
 
-  /// Return the object of the current device. If there is none, make it with `T(arguments...)`. Later calls
-  /// on the device ignore the arguments.
+  /// Return the object of the current device. If the device has no object yet, make the object with `T(arguments...)`.
+  /// Later calls on the device ignore the arguments.
   template <class... Arguments>
   const T& get(const Arguments&... arguments) const {
     const int device = detail::be_current_device();

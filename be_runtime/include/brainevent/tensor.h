@@ -77,25 +77,25 @@ namespace internal {
 
 /// A view of an array: its address, element type and shape.
 ///
-/// **Ownership.** XLA owns the memory. It is valid until the entry point returns and, on a GPU, until the work on the
-/// stream of the call is done. Don't keep a Tensor, or a pointer from one, any longer. A `const BE::Tensor` is an input
-/// and returns pointers to const. A copy without `const` returns pointers that are not const, but don't write through
-/// them.
+/// **Ownership.** XLA owns the memory. The memory is valid until the entry point returns. On a GPU, the memory stays
+/// valid until the work on the stream of the call is done. Don't use a Tensor, or a pointer from a Tensor, after that
+/// time. A `const BE::Tensor` is an input and returns pointers to const. A copy without `const` returns pointers that
+/// are not const: don't write through these pointers.
 ///
 /// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take it
 /// by value, and all members work in device code.
 ///
 /// **Memory.** In a CUDA source, the memory is on the GPU, and earlier work on the stream of the call may still write
-/// to an input. Access it only from work on this stream.
+/// to an input. Access the memory only from work on this stream.
 class Tensor {
  public:
-  /// Equal to `BE::kMaxDim`.
+  /// The value of `BE::kMaxDim`.
   static constexpr int kMaxDims = kMaxDim;
 
-  /// Make a placeholder, to which a Tensor is assigned later. Its dtype is `Invalid`.
+  /// Make a placeholder with the dtype `Invalid`, to which a Tensor is assigned later.
   BE_HD Tensor() noexcept : data_(nullptr), numel_(0), ndim_(0), dtype_(DType::Invalid) {}
 
-  /// Make a view of an array with `ndim` extents, which are copied from `dims`. The number is not checked: it must not
+  /// Make a view of an array with `ndim` extents, which are copied from `dims`. `ndim` is not checked, and must not
   /// exceed `kMaxDims`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
@@ -124,10 +124,10 @@ class Tensor {
 #endif
   }
 
-  /// Return the address of the first element. It may be null if the array is empty.
+  /// Return the address of the first element. If the array is empty, the address may be null.
   BE_HD void* data_ptr() noexcept { return data_; }
   BE_HD const void* data_ptr() const noexcept { return data_; }
-  /// Equal to `data_ptr()`.
+  /// Return `data_ptr()`.
   BE_HD void* data() noexcept { return data_; }
   BE_HD const void* data() const noexcept { return data_; }
 
@@ -147,10 +147,10 @@ class Tensor {
 
   /// Return the element at the given indices, one for each dimension: `x.at<float>(row, column)`.
   ///
-  /// It is as fast as `data_ptr<T>()[row * stride(0) + column]`, and checks `T` as `data_ptr<T>()` does. Checked mode
-  /// also checks the number of indices, and that each index is inside its axis. On the host, a failed check throws
-  /// `CheckError` with the line. In device code, the thread continues with other memory, and the call fails afterwards
-  /// with the line of the first failed check.
+  /// The access is as fast as `data_ptr<T>()[row * stride(0) + column]`, and `T` is checked as in `data_ptr<T>()`.
+  /// Checked mode also checks the number of indices, and compares each index with the extent of the axis. If a check of
+  /// checked mode fails on the host, `at` throws `CheckError` with the line. If a check fails in device code, the
+  /// thread accesses a dummy element and continues. The call then fails with the line of the first failed check.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
@@ -165,13 +165,13 @@ class Tensor {
 
   /// Return the extent of dimension `index`. A negative `index` counts from the last dimension, which is -1.
   ///
-  /// On the host, throw `CheckError` if there is no such dimension. In device code, the index is not checked.
+  /// On the host, throw `CheckError` if the tensor has no dimension `index`. In device code, `index` is not checked.
   BE_HD int64_t shape(int index) const { return shape_[checked_dimension(index)]; }
-  /// Equal to `shape(index)`.
+  /// Return `shape(index)`.
   BE_HD int64_t size(int index) const { return shape(index); }
 
-  /// Return the number of elements from one index of dimension `index` to the next. It is 0 if a later dimension has
-  /// extent 0. The index is checked as in `shape`.
+  /// Return the number of elements from one position of dimension `index` to the next position. The stride is 0 if a
+  /// later dimension has extent 0. `index` is checked as in `shape`.
   BE_HD int64_t stride(int index) const { return strides_[checked_dimension(index)]; }
 
   /// Return the address of the `ndim()` extents, which are inside this object.
@@ -193,11 +193,11 @@ class Tensor {
   /// Return the number of elements: 1 for an array without dimensions, 0 if an extent is 0.
   BE_HD int64_t numel() const noexcept { return numel_; }
 
-  /// Return the number of bytes of the array. If elements of 2 or 4 bits don't fill the last byte, its other bits are
+  /// Return the number of bytes of the array. If elements of 2 or 4 bits don't fill the last byte, the unused bits are
   /// undefined.
   BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
-  /// Return `numel()` as an `int`. If it does not fit, throw `CheckError` on the host, and trap in device code.
+  /// Return `numel()` as an `int`. If the number does not fit, throw `CheckError` on the host, and trap in device code.
   BE_HD int numel_checked_int() const {
     if (numel_ > INT32_MAX) BE_INTERNAL_TRAP_OR(internal::throw_numel_exceeds_int(numel_));
     return static_cast<int>(numel_);

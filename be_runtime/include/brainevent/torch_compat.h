@@ -4,9 +4,10 @@
 /// The names of PyTorch's C++ API that kernels use, such as `at::Tensor` and `TORCH_CHECK`. PyTorch need not be
 /// installed.
 ///
-/// In your sources, an include such as `<torch/extension.h>` finds this header. A name that allocates, computes or
-/// records derivatives is a compile error, whose message has the replacement. If the source defines the macro
-/// `BE_TORCH_REFUSE_WHEN_CALLED` before its includes, such a name compiles, and a call that reaches it fails.
+/// In your sources, an include such as `<torch/extension.h>` finds this header. The use of a name that allocates,
+/// computes or records derivatives is a compile error, and the message gives the replacement. If the source defines the
+/// macro `BE_TORCH_REFUSE_WHEN_CALLED` before the first include, such a name compiles. A call that reaches the name
+/// fails.
 
 #include <algorithm>
 #include <cassert>

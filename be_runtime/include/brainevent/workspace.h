@@ -23,10 +23,11 @@ namespace BE {
 /// Scratch memory. In an arg_spec, `scratch[n*4]` declares the number of bytes, and a bare `scratch` lets the entry
 /// point allocate memory while it runs.
 ///
-/// **Ownership.** The memory belongs to the call. It is valid until the entry point returns and, on a GPU, until the
-/// work on the stream of the call is done. A copy of a Workspace refers to the memory of the original.
+/// **Ownership.** The memory belongs to the call, and is valid until the entry point returns. On a GPU, the memory
+/// stays valid until the work on the stream of the call is done. A copy of a Workspace refers to the memory of the
+/// original.
 ///
-/// XLA plans declared memory when it compiles the program, so the entry point allocates nothing, and CUDA graphs can
+/// XLA plans declared memory while XLA compiles the program. The entry point allocates nothing, so CUDA graphs can
 /// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results
 /// do.
 class Workspace {
@@ -50,12 +51,12 @@ class Workspace {
   /// Return the number of bytes of the declared memory, or 0 if the `scratch` is bare.
   size_t size() const noexcept { return size_; }
 
-  /// Allocate memory, and return its address; null for 0 bytes. Memory that the body of a `BE::parallel_for` allocates
-  /// is valid until the body returns.
+  /// Allocate memory, and return the address. For 0 bytes, the address is null. Memory that the body of a
+  /// `BE::parallel_for` allocates is valid until the body returns.
   ///
-  /// Throw `CheckError` if the size is negative or greater than 2^47 bytes, or if the memory is declared. If the memory
-  /// is exhausted, throw another `std::exception`. CUDA graphs don't record a function with a bare `scratch`, because a
-  /// replay would use memory that is no longer valid.
+  /// Throw `CheckError` if the size is negative or greater than 2^47 bytes, or if the arg_spec declares the size of the
+  /// scratch memory. If no memory is left, throw a different exception, which inherits from `std::exception`. CUDA
+  /// graphs don't record a function with a bare `scratch`, because a replay would use memory that is no longer valid.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
   /// Allocate memory for `count` objects of type `T`; see `allocate`.

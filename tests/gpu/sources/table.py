@@ -14,7 +14,7 @@ from typing import Any
 ROWS = {
     "cpp": "C++",
     "cuda": "CUDA",
-    "numba": "Numba",
+    "numba": "Numba CUDA",
     "triton": "Triton",
     "jax-triton": "*jax-triton*",
     "cute": "CuTe DSL",

@@ -113,7 +113,7 @@ def test_different_sources_by_one_name_are_built_each_and_named(tmp_path: Path):
     assert how(answers) == ["built", "built"]
     assert libraries(answers) == 2
     assert said(answers) == (
-        "k: process 1 asks for another kernel of this name than process 0, so both are built; "
+        "k: process 1 and process 0 ask for different kernels of this name, so both kernels are built; "
         "the difference, from process 0 to process 1 (this one):\n  source: '-O2' -> '-O3'\n"
         "make sources and options the same on all hosts, or give the kernels different names"
     )

@@ -27,7 +27,7 @@ class Arch(NamedTuple):
     minor : int
         Second number, one digit.
     suffix : {"", "a", "f"}, default ""
-        ``"a"`` for code that runs on this capability alone, ``"f"`` for code that runs on its family.
+        ``"a"`` for code that runs only on this capability, ``"f"`` for code that runs on the family of the capability.
 
     See Also
     --------
@@ -204,7 +204,7 @@ def parse_archs(text: str) -> tuple[Arch, ...]:
     Returns
     -------
     tuple of Arch
-        Architectures, sorted, without repeats, at least one.
+        Sorted architectures without duplicates; at least one.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tupl
     archs : tuple of Arch
         Architectures to build for.
     ptx_for_highest : bool, default True
-        Add PTX of the highest architecture without a suffix, if there is one. PTX with a suffix is never added, since
+        Add PTX of the highest architecture without a suffix, if there is one. PTX with a suffix is not added, because
         the driver compiles PTX of ``9.0a`` only for GPUs of capability 9.0, and PTX of ``10.0f`` only for GPUs of
         capability 10.x.
 

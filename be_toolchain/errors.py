@@ -71,7 +71,7 @@ def name_explanation(code: str) -> str:
 
 
 def correct(variable: str) -> str:
-    """Return the hint for a variable, or a key of a project's file, that names something unusable.
+    """Return the hint for a variable, or a key of a project's settings file, that names something unusable.
 
     Examples
     --------
@@ -146,7 +146,7 @@ class ArchError(ToolchainError, ValueError):
 
 
 class PreferenceError(ToolchainError, ValueError):
-    """An environment variable, or a key of a project's file, has an invalid value."""
+    """An environment variable, or a key of a project's settings file, has an invalid value."""
 
     code = "TC102"
 

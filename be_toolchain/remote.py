@@ -23,9 +23,9 @@ class RemoteSource(NamedTuple):
     keys, keys_named_by : str
         Public keys, or files with keys, separated by commas; empty if entries need no signature.
     may_write : bool
-        False for the remote cache of a project's file.
+        False for the remote cache of a project's settings file.
     problem : str
-        The reason why the remote cache in a project's file is not used; empty if there is none.
+        The reason why the remote cache in a project's settings file is not used; empty if there is none.
     """
 
     url: str = ""
@@ -71,7 +71,7 @@ def find_remote(system: System, url: str, keys: str) -> RemoteSource:
     if not trusted.keys:
         problem = f"it is used only with a key, since others may have written it; set {key_variable}, or {variable}"
     elif not file.remote_cache.startswith("https://"):
-        problem = f"in a project's file it must begin with https://; correct it, or set {variable}"
+        problem = f"in a project's settings file it must begin with https://; correct it, or set {variable}"
     if problem:
         return trusted._replace(problem=f"{named_by} is ignored: {problem}")
     return _checked(trusted._replace(url=file.remote_cache, named_by=named_by, may_write=False))

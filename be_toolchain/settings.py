@@ -1,4 +1,4 @@
-"""Settings of both packages: environment variables, a project's file, and the preferences that they make."""
+"""Settings of both packages: environment variables, a project's settings file, and the preferences that they make."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ KEYS = (*PATHS, "prefer", "allow-unsupported-compiler", "remote-cache")
 
 
 class ConfigurationFile(NamedTuple):
-    """A project's file before it is parsed. Its text is part of a record's key.
+    """A project's settings file before it is parsed. Its text is part of a record's key.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class ConfigurationFile(NamedTuple):
 
 
 class PassedOver(NamedTuple):
-    """A project's file that is ignored, with the reason.
+    """A project's settings file that is ignored, with the reason.
 
     Parameters
     ----------
@@ -279,11 +279,11 @@ class PassedOver(NamedTuple):
 
 
 class PassedOverWarning(UserWarning):
-    """A project's file is ignored because another user may have written it or because it can't be read."""
+    """A project's settings file is ignored because another user may have written it or because it can't be read."""
 
 
 class Configuration(NamedTuple):
-    """The settings of a project's file; empty if the file does not set them.
+    """The settings of a project's settings file; empty if the file does not set them.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ class Configuration(NamedTuple):
 def find_configuration(
     system: System, passed_over: Callable[[PassedOver], object] = lambda _: None
 ) -> ConfigurationFile | None:
-    """Find the nearest trusted project's file, from the working folder upwards.
+    """Find the nearest trusted project's settings file, from the working folder upwards.
 
     In a folder, ``be-toolchain.toml`` comes before ``pyproject.toml``. Files further up are not read.
 
@@ -331,7 +331,7 @@ def find_configuration(
     system : System
         The machine.
     passed_over : callable, optional
-        Called with each project's file that is ignored.
+        Called with each project's settings file that is ignored.
 
     Raises
     ------
@@ -370,7 +370,7 @@ _LARGEST = 1 << 20
 
 
 def _refuse_file(system: System, path: Path, real: Path, size_bytes: int, text: str | None) -> PassedOver | None:
-    """Return the reason why a project's file is ignored; None if it is used."""
+    """Return the reason why a project's settings file is ignored; None if it is used."""
     problem = system.distrust(path)
     folders = (path.parent, real.parent)
     if problem and not trust.are_safe(system, folders):
@@ -405,7 +405,7 @@ def _table_of(data: dict[str, Any]) -> Any:
 
 
 def parse_configuration(file: ConfigurationFile | None) -> Configuration:
-    """Parse the settings in a project's file.
+    """Parse the settings in a project's settings file.
 
     Raises
     ------
@@ -499,14 +499,14 @@ class Preferences(NamedTuple):
 
 
 def parse_preferences(environ: Mapping[str, str], configuration: Configuration | None = None) -> Preferences:
-    """Read the variables that steer the search, and below them a project's file.
+    """Read the variables that steer the search, and below them a project's settings file.
 
     Parameters
     ----------
     environ : Mapping of str to str
         Environment variables; empty ones count as unset.
     configuration : Configuration, optional
-        The settings of a project's file.
+        The settings of a project's settings file.
 
     Returns
     -------
@@ -543,7 +543,7 @@ def parse_preferences(environ: Mapping[str, str], configuration: Configuration |
 def _named(
     setting: Setting, environ: Mapping[str, str], file: Configuration, key: str, value: str
 ) -> tuple[tuple[str, str], ...]:
-    """Return the variables of a setting that are set, then the key of the project's file, each with its value."""
+    """Return the variables of a setting that are set, then the key of the settings file, each with its value."""
     return set_variables(setting.variables, environ) + (((file.label(key), value),) if value else ())
 
 

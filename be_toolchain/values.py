@@ -21,11 +21,11 @@ class ToolchainRequest(NamedTuple):
     need_cuda : bool, default False
         Ask for a complete CUDA toolkit and a host compiler that the toolkit accepts.
     need_cxx : bool, default True
-        Ask for a C++ compiler. A request for CUDA always searches for one.
+        Ask for a C++ compiler. A request for CUDA always searches for a C++ compiler, too.
     nvcc : Path, optional
-        The only nvcc that the search may choose. If it does not work, `resolve` raises an error.
+        The only nvcc that the search may choose. If this nvcc does not work, `resolve` raises an error.
     cxx : Path, optional
-        The only C++ compiler that the search may choose. If it does not work, `resolve` raises an error.
+        The only C++ compiler that the search may choose. If this compiler does not work, `resolve` raises an error.
 
     See Also
     --------
@@ -51,19 +51,19 @@ class HostCompiler(NamedTuple):
     Attributes
     ----------
     path : Path
-        Absolute path to call. If it is a symbolic link, for example to ccache, it is not resolved.
+        Absolute path of the program. A symbolic link, for example to ccache, is not resolved.
     family : {"gcc", "clang"}
-        Compiler whose options it takes.
+        Compiler whose options this compiler takes.
     version : str
         Version, such as ``"12.2.0"``.
     target : str
         Target triple, such as ``"x86_64-linux-gnu"``.
     found_via : str
-        Search step that found it, such as ``"PATH"`` or ``"BE_CXX"``.
+        Search step that found the compiler, such as ``"PATH"`` or ``"BE_CXX"``.
     banner : str
-        Version line that it prints, which names the distribution's build.
+        First line of the compiler's version output, which names the distribution's build.
     content : str
-        Hash of the file, because an edited wrapper script may still print the same version.
+        Hash of the compiler's file, because an edited wrapper script may still print the same version.
 
     See Also
     --------
@@ -98,7 +98,7 @@ class HostLimits(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A part of a CUDA toolkit that has its own version.
+    """A part of a CUDA toolkit, with the version of the part.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class CudaToolkit(NamedTuple):
     archs : tuple of Arch
         Architectures that the toolkit compiles for, sorted.
     found_via : str
-        Search step that found it, such as ``"CUDA_HOME"`` or ``"PATH"``.
+        Search step that found the toolkit, such as ``"CUDA_HOME"`` or ``"PATH"``.
     layout : str
         Kind of installation, such as ``"pip"`` or ``"conda"``.
 
@@ -282,14 +282,14 @@ class CudaToolkit(NamedTuple):
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of host code, which nvcc gets as ``-ccbin``, or the clang that compiles CUDA."""
+        """The compiler of host code: the value of nvcc's ``-ccbin``, or the clang that compiles CUDA."""
         return self.compiler.host
 
     @property
     def nvcc(self) -> Path | None:
-        """The nvcc program that is called, or None if clang compiles CUDA.
+        """The nvcc program, or None if clang compiles CUDA.
 
-        If the search found a wrapper script, it is the program that the script starts.
+        If the search found a wrapper script, the value is the program that the script starts.
         """
         return self.compiler.path if isinstance(self.compiler, Nvcc) else None
 
@@ -306,14 +306,14 @@ class CudaToolkit(NamedTuple):
 
 
 def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
-    """Check that a toolkit can compile for each of some architectures.
+    """Check that a toolkit can compile for all given architectures.
 
     Parameters
     ----------
     archs : tuple of Arch
-        Architectures.
+        Architectures to check.
     toolkit : CudaToolkit
-        Toolkit, such as ``resolve(ToolchainRequest(need_cuda=True)).cuda``.
+        Toolkit that must support the architectures, such as ``resolve(ToolchainRequest(need_cuda=True)).cuda``.
 
     Raises
     ------
@@ -356,8 +356,8 @@ class Toolchain(NamedTuple):
     Attributes
     ----------
     cxx : HostCompiler or None
-        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. nvcc's host compiler,
-        ``cuda.host_compiler``, may be another one.
+        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. With nvcc, the value is nvcc's host
+        compiler, unless a variable, a project's settings file or the request names a C++ compiler.
     cuda : CudaToolkit or None
         CUDA toolkit; None unless the request needs CUDA.
     environment : tuple of (str, str)

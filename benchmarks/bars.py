@@ -14,7 +14,7 @@ from .report import duration, origin, our_name
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "h100.json"
 TITLE = "Time from new CUDA source to callable kernel"
-LABELS = ("first build, CUDA", "cold build, CUDA")
+LABELS = ("first build, CUDA", "cold load, CUDA")
 FIRST = "cold load_cuda_inline, first on the machine"
 """Our build with an empty cache in the row `cold_cuda`, for results whose row `peers` has a later build alone."""
 CONDITIONS = "A new vector-add, with an empty cache. A later build comes after two others."

@@ -51,14 +51,14 @@ def origin(figures: Sequence[Mapping[str, Any]], run: Mapping[str, Any], machine
 
 
 def our_name(label: str) -> str:
-    """Return what the row `peers` measured of ours: results of a "cold build" have a later one beside first ones.
+    """Return what the row `peers` measured of ours: results of a "cold load" have a later one beside first ones.
 
     Examples
     --------
-    >>> our_name("first build, CUDA"), our_name("cold build, CUDA")
+    >>> our_name("first build, CUDA"), our_name("cold load, CUDA")
     ('be_runtime', 'be_runtime, later build')
     """
-    return LATER_BUILD if label.startswith("cold build") else "be_runtime"
+    return LATER_BUILD if label.startswith("cold load") else "be_runtime"
 
 
 def how_to_read(figures: Sequence[Mapping[str, Any]]) -> str:
@@ -68,17 +68,17 @@ def how_to_read(figures: Sequence[Mapping[str, Any]]) -> str:
     --------
     >>> sides = {"label": "a call", "ratio": {"value": 0.5}}
     >>> how_to_read([{**sides, "ours": {"samples": [1.0, 2.0]}}])
-    'A ratio is the median of paired ratios, so it can differ from the quotient of the medians.'
+    'A ratio is the median of paired ratios. If a ratio and the two medians disagree, use the ratio.'
     >>> how_to_read([{**sides, "ratio": None, "ours": {"samples": [1.0, 2.0]}}])
     ''
     """
     paired = [each for each in figures if each["ratio"] and len(each["ours"]["samples"]) > 1]
     if not paired:
         return ""
-    told = "A ratio is the median of paired ratios, so it can differ from the quotient of the medians."
+    told = "A ratio is the median of paired ratios. If a ratio and the two medians disagree, use the ratio."
     groups = {(each["label"], *each["ours"]["samples"]) for each in paired}
     if len(groups) > len({each["label"] for each in paired}):
-        told += " The tools were measured in groups, and be_runtime again with each group."
+        told += " The tools were measured in groups. Each group has its own measurement of be_runtime."
     return told
 
 

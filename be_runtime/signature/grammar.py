@@ -22,7 +22,7 @@
                                           allocates the memory
           | "state"                       an object that the program keeps between calls; at most one
           | "parallel" "[" { AXIS } "]"   axes along which the elements are computed independently
-          | "reduce" "[" { AXIS } "]"     axes along which the results of parts may be added
+          | "reduce" "[" { AXIS } "]"     axes over which each result is a sum
     AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape
     AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression

@@ -109,8 +109,8 @@ def _calls(run: Runner) -> int:
 def choose(samples: Mapping[int, Sequence[float]]) -> int:
     """Return the number of the fastest variant, or of the first one of those that are about as fast.
 
-    Samples of one round are compared by their ratio. A later variant must be faster by the median and in three rounds
-    of four.
+    Samples of one round are compared by their ratio. A later variant must be faster by the median and in more than
+    three quarters of the rounds.
 
     Examples
     --------

@@ -306,7 +306,7 @@ def examine_machine(
 
 
 def _report_passed_file(passed: PassedOver) -> Remark:
-    """Report a project's file that is ignored."""
+    """Report a project's settings file that is ignored."""
     return Remark("warn", "project file", passed.reason, passed.remedy)
 
 

@@ -48,7 +48,7 @@ class Device(NamedTuple):
 
 
 class DeviceReport(NamedTuple):
-    """The driver's versions and its visible GPUs, from `probe_devices`.
+    """The driver's versions and the visible GPUs, from `probe_devices`.
 
     Attributes
     ----------
@@ -57,11 +57,11 @@ class DeviceReport(NamedTuple):
     driver_release : str or None
         Release of the driver, such as ``"580.82.07"``; None if it is unknown.
     devices : tuple of Device
-        Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders them.
+        Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders GPUs.
     found_via : str
-        ``"libcuda"`` or ``"nvidia-smi"``; empty if neither answered.
+        Source of the answer, ``"libcuda"`` or ``"nvidia-smi"``; empty if there was no answer.
     problem : str or None
-        Reason why there are no GPUs; None if there are some.
+        Reason why no GPU was found; None if a GPU was found.
 
     See Also
     --------
@@ -76,9 +76,9 @@ class DeviceReport(NamedTuple):
 
 
 def probe_devices(system: System | None = None) -> DeviceReport:
-    """Ask the driver for its version and its GPUs.
+    """Ask the driver for the version of the driver and for the GPUs.
 
-    A machine without a driver or a GPU raises no error.
+    If the machine has no driver or no GPU, `probe_devices` raises no error.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def probe_devices(system: System | None = None) -> DeviceReport:
 
     See Also
     --------
-    - `device_archs`: return only the architectures, from a record if a folder for it is given.
+    - `device_archs`: return only the architectures, and keep the answer in a folder.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples

@@ -98,7 +98,7 @@ class ObservingSystem(System):
 
 
 def record_key(request: ToolchainRequest, system: System, configuration: ConfigurationFile | None = None) -> Key:
-    """Return the key of an answer: the request, Python's folders, the project's file and the variables."""
+    """Return the key of an answer: the request, Python's folders, the project's settings file and the variables."""
     environ = system.environ
     return [
         ["schema", str(SCHEMA)],
@@ -285,18 +285,19 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     system : System, optional
         Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps the answer, since the driver takes 100 ms or more. The next call reuses the answer unless one
-        of these changed: the driver, the GPUs, ``CUDA_VISIBLE_DEVICES``, ``CUDA_DEVICE_ORDER``, the boot of the
-        machine. On systems without ``/proc/driver/nvidia``, such as WSL and gVisor, every call asks the driver.
+        Folder that keeps the answer, because a query of the driver is slow. The next call reuses the answer unless the
+        machine was rebooted, or one of these changed: the driver, the GPUs, ``CUDA_VISIBLE_DEVICES``,
+        ``CUDA_DEVICE_ORDER``. On systems without ``/proc/driver/nvidia``, such as WSL and gVisor, every call queries
+        the driver.
 
     Returns
     -------
     tuple of Arch
-        Architectures, sorted, without repeats; empty without a GPU.
+        Sorted architectures without duplicates; empty if there is no GPU.
 
     See Also
     --------
-    - `probe_devices`: return the names of the GPUs and the versions of the driver, too.
+    - `probe_devices`: return the GPUs with their names, and the versions of the driver.
     - :doc:`/toolchain`: the search order, and how to steer it.
 
     Examples
@@ -357,8 +358,9 @@ def resolve(
     system : System, optional
         Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps answers. The next call reuses an answer, without starting a process, until a file, a folder or
-        a variable that the search read changes. If the folder can't be written, each call searches.
+        Folder that keeps answers. Later calls reuse an answer without starting a process. An answer is valid until a
+        change of one of the files, folders or variables that the search has read. If the folder can't be written, each
+        call searches.
 
     Returns
     -------
@@ -372,11 +374,11 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        No complete CUDA toolkit exists whose parts come from one release, and some toolkit mixes releases.
+        The search rejected all CUDA toolkits, at least one of them because its parts come from different releases.
     UnsupportedHostCompilerError
-        The toolkit accepts no C++ compiler of this machine, or not the compiler that was named.
+        The toolkit accepts none of this machine's C++ compilers, or rejects the compiler that you named.
     PreferenceError
-        A variable or a project's file that steers the search has an invalid value.
+        An environment variable or a key of a project's settings file has an invalid value.
 
     See Also
     --------

@@ -60,7 +60,7 @@ def survey(
     system : System
         The machine.
     configuration : ConfigurationFile, optional
-        A project's file.
+        A project's settings file.
     to_the_end : bool
         Also list the places after the chosen one without examining them. A search for a record leaves them out.
 

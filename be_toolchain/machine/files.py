@@ -26,7 +26,7 @@ KERNELS = "kernels-v1"
 """The folder in a cache with its entries, each in a folder of its own: ``ab/ab12…/<variant>/``."""
 
 FILE = "be-toolchain.toml"
-"""The name of a project's file, and of the user's own file in the folder of the user's settings."""
+"""The name of a project's settings file, and of the user's own file in the folder of the user's settings."""
 
 ENV_STORE = "BE_TOOLCHAINS_DIR"
 STORE_VARIABLES = (ENV_STORE, "XDG_DATA_HOME", "HOME")

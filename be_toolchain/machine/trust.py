@@ -334,7 +334,7 @@ def are_safe(system: System, folders: tuple[Path, ...]) -> bool:
 
 
 def how_to_vouch(system: System, folders: tuple[Path, ...]) -> str:
-    """Return the hint that names the settings for trusting a project's file in some folders."""
+    """Return the hint that names the settings for trusting a project's settings file in some folders."""
     file = placed_file(system.environ)
     texts = list(dict.fromkeys(map(str, folders)))
     every = os.pathsep.join(dict.fromkeys((*_listed(system), *texts)))
@@ -524,7 +524,7 @@ def _unmade(folder: Path, standing: Path) -> str:
 
 
 SAFE = "safe"
-"""The key with folders of other users in which a project's file is trusted."""
+"""The key with folders of other users in which a project's settings file is trusted."""
 
 REMOTE_CACHE = "remote-cache"
 REMOTE_CACHE_KEY = "remote-cache-public-key"
@@ -538,7 +538,7 @@ class OwnSettings(NamedTuple):
     path : Path, optional
         The file; None if it is missing or not trusted.
     safe : tuple of str
-        Folders of other users in which project's files are trusted, see `ENV_SAFE`.
+        Folders of other users in which project settings files are trusted, see `ENV_SAFE`.
     remote_cache, remote_cache_key : str
         The URL of a remote cache, and the public keys that its entries are signed with; empty without them.
     """
@@ -567,7 +567,7 @@ def read_own_settings(system: System) -> OwnSettings:
     keys = (SAFE, REMOTE_CACHE, REMOTE_CACHE_KEY)
     unknown = [key for key in table if key not in keys]
     if unknown:
-        hint = f"its keys are {', '.join(keys)}; the other keys belong in a project's file"
+        hint = f"its keys are {', '.join(keys)}; the other keys belong in a project's settings file"
         raise PreferenceError(f"{path} has unknown keys: {', '.join(unknown)}", hints=(hint,))
     safe = table.get(SAFE, [])
     if not isinstance(safe, list) or not all(isinstance(entry, str) for entry in safe):

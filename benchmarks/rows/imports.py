@@ -24,9 +24,9 @@ CASES = (
     Case(label="import be_runtime, after import jax", modules=("be_runtime", "jax"), goal_s=15e-3),
     Case(label="import be_toolchain", modules=("be_toolchain",), goal_s=30e-3),
     # The package imports its parts on first use: this is what a program that resolves a toolchain pays.
-    Case(label="import of the search for a toolchain", modules=("be_toolchain.find.record",)),
+    Case(label="import of the modules that search for a toolchain", modules=("be_toolchain.find.record",)),
     Case(
-        label="imports of a cold build before its compiler starts",
+        label="imports of a cold load before the compiler starts",
         modules=("be_runtime.compile.make", "jax", "be_runtime.load.process"),
         goal_s=12e-3,
     ),

@@ -47,7 +47,7 @@ def _threads(runs: list[Any], rounds: int) -> Figure:
     return Figure(
         label="call of numba_kernel, CPU, from two threads",
         ours=ours,
-        baseline="from one thread",
+        baseline="calls from one thread",
         theirs=theirs,
         goal=THREADS_GOAL,
         block=rounds,

@@ -1,4 +1,4 @@
-"""A vector-add by other ways from a source to a call: first build, cached load and call, each beside ours."""
+"""A vector-add by other ways from a source to a call: first build, warm load and call, each beside ours."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _with_version(peer: Peer, peers: PeerPython) -> str:
 
 
 def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> Iterator[Figure | LeftOut]:
-    """Every contestant's build with an empty cache, then its cached load and calls; ours on a known toolchain, too."""
+    """Every contestant's build with an empty cache, then its warm load and calls; ours on a known toolchain, too."""
     bench, shown = contest.bench, SHOWN[contest.language]
     known = known_cache(bench, partial(contest.load, OURS))
     working = [OURS]
@@ -195,7 +195,7 @@ def _measure_language(contest: Contest, names: Mapping[Peer, str]) -> Iterator[F
             calls[name].append(again["call"])
     baselines = {peer.name: names[peer] for peer in working if peer is not OURS}
     yield from _figures(f"first build, {shown}", first, {LATER_BUILD: LATER_BUILD, **baselines, BARE: BARE})
-    yield from _figures(f"cached load in a new process, {shown}", cached, baselines)
+    yield from _figures(f"warm load in a new process, {shown}", cached, baselines)
     yield from _figures(f"call in a jitted program, {shown}", calls, baselines)
 
 

@@ -100,7 +100,7 @@ def test_beside_a_python_without_peers_stand_what_every_machine_has(bench: Bench
     assert left_out["FlashInfer"] == "flashinfer-python and jax-tvm-ffi not installed"
     assert {figure.baseline for figure in figures} >= {"handler on ffi.h", "bare compiler"}
     kinds = [figure.label.partition(",")[0] for figure in figures if figure.baseline == "handler on ffi.h"]
-    assert kinds == ["first build", "cached load in a new process", "call in a jitted program"]
+    assert kinds == ["first build", "warm load in a new process", "call in a jitted program"]
     first, later = next((each.ours, each.theirs) for each in figures if each.baseline == report.LATER_BUILD)
     assert min(first) > min(later), "a later build found the toolchain and the handler"
 

@@ -1,4 +1,4 @@
-"""A project's file: where it is looked for, that a record follows it, and whose files count."""
+"""A project's settings file: where it is looked for, that a record follows it, and whose files count."""
 
 from __future__ import annotations
 

@@ -464,22 +464,24 @@ def register_ffi_target(
     name : str
         Name of the target for ``jax.ffi.ffi_call``.
     handler : CompiledModule or capsule
-        Module, or handler that `ModuleInfo.get_handler` or ``jax.ffi.pycapsule`` returned.
+        Module, or a handler from `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; required for a module. For a capsule, it is the platform.
+        Name of the module's function; required for a module. In brainevent, the third positional argument is the
+        platform. If `handler` is a capsule, this argument is therefore taken as the platform.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.
     content : str, optional
         Text that identifies the handler's code. A second registration with the same text does nothing. By default, a
-        function of a module is identified by its code, and a capsule only equals itself.
+        function of a module is identified by its code. A capsule is identified by the object itself.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass this
+        argument.
 
     Raises
     ------
     RegistrationError
-        The name is registered with other code.
+        The name is already registered with different code.
     ArgumentError
         The name is not allowed, or the platform is unknown.
     KeyError

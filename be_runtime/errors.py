@@ -59,7 +59,7 @@ class SourceSpan(NamedTuple):
 
 
 class BeRuntimeError(errors.KernelError):
-    """Base of every error that be_runtime raises on purpose.
+    """Base class of every error that be_runtime raises on purpose.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class BeRuntimeError(errors.KernelError):
     message : str
         Failure, with the offending input.
     span : SourceSpan or None
-        Place in the user's source, with ``file``, ``line`` and ``column``; None if the error concerns no place.
+        Place in the user's source, with ``file``, ``line`` and ``column``; None if the error has no place in a source.
     hints : tuple of str
         Next steps, the most likely first.
 
@@ -120,7 +120,7 @@ class ArgumentError(BeRuntimeError, ValueError):
 
 
 class SourceNotFoundError(BeRuntimeError, FileNotFoundError):
-    """A source file or folder does not exist, or a folder holds no sources."""
+    """A source file or folder does not exist, or a folder contains no sources."""
 
     code = "BE102"
 
@@ -135,20 +135,20 @@ class KernelNotAvailableError(ArgumentError):
 
 
 class BenchmarkDataFnNotProvidedError(ArgumentError):
-    """An operation has no data for a benchmark."""
+    """An operation has no function that makes the arguments of a benchmark."""
 
     code = "BE705"
 
 
 class SpecError(BeRuntimeError, ValueError):
-    """An arg_spec, an annotation or a C++ signature can't be understood."""
+    """An arg_spec, a // @BE comment or a C++ signature can't be parsed."""
 
     code = "BE201"
     longest = 2000
 
 
 class EntryPointNotFoundError(SpecError):
-    """A named entry point is not in the source, or the source declares none."""
+    """A named entry point is not in the source, or the source declares no entry point."""
 
     code = "BE202"
 
@@ -167,7 +167,7 @@ class BuildError(BeRuntimeError, errors.CompilationError, RuntimeError):
     message : str
         Failure, in one line.
     command : tuple of str
-        Command that failed; empty if none was started.
+        Command that failed; empty if no command was started.
     output : str
         Whole output of the command. The text of the error contains the output only if it is short.
     first_error : str
@@ -237,19 +237,19 @@ class CacheError(BeRuntimeError, RuntimeError):
 
 
 class LoadError(BeRuntimeError, RuntimeError):
-    """Compiled code can't be loaded, or compiling it is forbidden."""
+    """Compiled code can't be loaded, or a setting forbids the compilation."""
 
     code = "BE501"
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A name can't be registered as a JAX FFI target, or stands for two targets."""
+    """A name can't be registered as a JAX FFI target, or is the name of two different targets."""
 
     code = "BE601"
 
 
 class TransformError(BeRuntimeError, RuntimeError):
-    """A kernel does not support a transformation of JAX, such as a batch or a derivative."""
+    """A kernel does not support a JAX transformation, such as batching or differentiation."""
 
     code = "BE701"
 
@@ -299,23 +299,23 @@ KernelToolchainError = errors.ToolchainError
 
 
 class MathError(errors.KernelError):
-    """brainevent's error for its array types; nothing here raises it."""
+    """brainevent's error for brainevent's array types. be_runtime never raises this error."""
 
 
 class UnsupportedOperationError(errors.KernelError):
-    """brainevent's error for its array types; nothing here raises it."""
+    """brainevent's error for brainevent's array types. be_runtime never raises this error."""
 
 
 class FindingWarning(UserWarning):
-    """Checked mode has a finding that is not certain, or that ``on_finding="warn"`` reports as a warning."""
+    """Checked mode made a finding that is not certain, or that ``on_finding="warn"`` reports as a warning."""
 
 
 class GatherWarning(UserWarning):
-    """Each device gathers an argument that is split along an axis which the kernel needs as a whole."""
+    """An argument is split over devices along an axis that the kernel needs as a whole, so each device gathers it."""
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls a function of the host, or nvcc ignores an annotation, so the kernel may compute nothing."""
+    """Device code calls a host function, or nvcc ignores ``__device__``. The kernel may then compute nothing."""
 
 
 class ExitWarning(UserWarning):

@@ -56,10 +56,10 @@ class NumpyArrays:
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a CPU module for NumPy's arrays.
+    """Return the functions of a CPU module for NumPy arrays.
 
-    A function takes arrays by position and attributes by name, and returns new arrays, whose shapes and dtypes the
-    arg_spec declares.
+    A function takes arrays by position and attributes by name, and returns new arrays. The arg_spec declares the shapes
+    and dtypes of these arrays.
 
     Parameters
     ----------
@@ -74,13 +74,13 @@ def functions(module: Functions) -> ForeignFunctions:
     Raises
     ------
     TypeError
-        `module` is no loaded module.
+        `module` is not a loaded module.
     ArgumentError
-        At the first use of a function: it is not compiled for the CPU.
+        A function is not compiled for the CPU. The first use of the function raises this error.
 
     See Also
     --------
-    - :doc:`/other-frameworks`: arrays of NumPy, and of all libraries that TVM-FFI takes.
+    - :doc:`/other-frameworks`: NumPy arrays, and arrays of all libraries that TVM-FFI supports.
 
     Examples
     --------

@@ -86,7 +86,7 @@ class KernelError(Exception):
 
 
 class KernelCompilationError(KernelError):
-    """Base class of errors about kernels that can't be made."""
+    """Base class of errors about kernels that can't be compiled."""
 
 
 class CompilationError(KernelCompilationError):

@@ -109,23 +109,25 @@ class CompiledFunction(OfThisProcess):
         Parameters
         ----------
         *arrays : array
-            Inputs in the order of the arg_spec, with the declared shapes and dtypes. An optional input may be None. An
-            input for any number of arrays is a sequence.
+            Inputs in the order of the arg_spec, with the declared shapes and dtypes. For an optional input, you may
+            pass None. For an input that takes any number of arrays, pass a sequence.
         outs : ShapeDtypeStruct, sequence of them, or callable, optional
             Shape and dtype of each result, unless the arg_spec declares them. A callable takes the inputs and the
             attributes.
         **attributes
-            Attributes by name. Attributes with a default may be left out.
+            Attributes and scalars by name; those with a default may be left out. If the arg_spec declares optional
+            results, ``want`` names the optional results to compute, as in ``want={"argmax"}``.
 
         Returns
         -------
         array or tuple of array
-            Results. If there is one result, and `outs` is not a sequence, it is an array.
+            One array if the kernel has one result, unless `outs` is a sequence. Otherwise a tuple, with None for each
+            optional result that was not requested.
 
         Raises
         ------
         ArgumentError
-            Arrays or attributes are not as declared. The kernel did not run.
+            Arrays or attributes do not match the arg_spec. The kernel did not run.
         RegistrationError
             The kernel is not compiled for the platform of the program.
         """
@@ -186,7 +188,7 @@ class CompiledFunction(OfThisProcess):
         Parameters
         ----------
         block_sizes : sequence of int, optional
-            Numbers of threads of a block for which the occupancy is computed.
+            Numbers of threads per block for which the occupancy is computed.
 
         Returns
         -------
@@ -215,7 +217,7 @@ class CompiledFunction(OfThisProcess):
         Returns
         -------
         callable
-            Function that takes the same arguments and has the same rules for ``vmap`` and derivatives.
+            Function that takes the same arguments and follows the same rules for ``vmap`` and derivatives.
 
         Raises
         ------

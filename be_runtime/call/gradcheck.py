@@ -30,8 +30,8 @@ def gradcheck(
 ) -> None:
     """Compare a function's derivatives with central differences.
 
-    The check sums the results with random weights. It compares the gradient of the sum by ``jax.vjp`` with the central
-    difference for each element of each input. The sums are computed in float64.
+    The check sums the results with random weights, and computes the gradient of this sum with ``jax.vjp``. For each
+    element of each input, the gradient is compared with the central difference. The sums are computed in float64.
 
     Parameters
     ----------
@@ -43,10 +43,11 @@ def gradcheck(
         Tolerance relative to the central difference. The default is 1e-1 for 16-bit inputs, 1e-2 for float32 and
         1e-6 for float64.
     atol : float, optional
-        Further tolerance, relative to the largest absolute value in the input's gradient, or to 1 if that is larger.
-        The default is the same as for `rtol`.
+        Additional tolerance. It is multiplied by the largest absolute value in the input's gradient, or by 1 if this
+        value is below 1. The default is the default of `rtol`.
     elements : int, default 200
-        Largest number of elements of an input that are compared. From a larger input, so many are drawn at random.
+        Largest number of elements of an input that are compared. From a larger input, this number of elements is drawn
+        at random.
     seed : int, default 0
         Seed of the weights and of the drawn elements.
     **attributes
@@ -55,10 +56,10 @@ def gradcheck(
     Raises
     ------
     GradientError
-        A derivative differs by more than the sum of both tolerances. The error names the argument, the element, and
-        both values. It is also an AssertionError.
+        A derivative differs by more than the sum of the two tolerances. The error names the argument, the element, and
+        the two values. GradientError is a subclass of AssertionError.
     ArgumentError
-        No input is floating-point, or `args` is one array.
+        No input has a floating-point dtype, or `args` is one array.
 
     See Also
     --------

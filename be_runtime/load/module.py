@@ -127,7 +127,7 @@ class ModuleInfo:
     path : Path
         Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the build. Equal inputs have equal hashes in all processes.
+        Hash of all inputs of the build. The same inputs have the same hash in all processes.
     platform : {"cpu", "CUDA"}
         JAX's name of the platform.
 
@@ -221,7 +221,7 @@ class ModuleInfo:
         Returns
         -------
         capsule, or dict of str to capsule
-            Handler. If the function has state, a dict with its handlers for the stages ``"instantiate"`` and
+            Handler. If the function has state, a dict with the handlers of the stages ``"instantiate"`` and
             ``"execute"``.
 
         Raises
@@ -276,13 +276,13 @@ class ModuleInfo:
     def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
         """Report the resources of the module's kernels, and the duration of each phase of the build.
 
-        The sources are compiled once more, and the cache keeps the report. For a module that was built ahead of time,
-        ``cuobjdump`` reads the library. A value that no installed tool prints is None.
+        The sources are compiled once more, and the cache keeps the report. If the module was built ahead of time,
+        ``cuobjdump`` reads the library instead. If no installed tool prints a value, the value is None.
 
         Parameters
         ----------
         block_sizes : sequence of int, optional
-            Threads of a block for which the occupancy is computed. The default is 64, 128, 256, 512 and 1024.
+            Numbers of threads per block for which the occupancy is computed. The default is 64, 128, 256, 512 and 1024.
         loops : bool, default False
             Compile a C++ module once more, and list the loops that the host compiler did or did not vectorize.
 
@@ -405,8 +405,8 @@ PLATFORM_OWN = ("declarations", "function_names", "parts")
 class LoadedModule:
     """Base class of loaded modules, for annotations.
 
-    To a type checker, it has the attributes of a `CompiledModule`, but no functions. ``python -m be_runtime stubs``
-    writes a subclass with the functions of one module.
+    For a type checker, this class declares the attributes of a `CompiledModule`, but no functions. ``python -m
+    be_runtime stubs`` writes a subclass with the functions of one module.
 
     See Also
     --------
@@ -489,7 +489,7 @@ class CompiledModule(LoadedModule):
     """A loaded module, which the load functions return.
 
     Each function of the module is a method of type `KernelFunction`. ``ops["a.fire"]`` returns a function whose name is
-    not a Python identifier. If a function has the name of an attribute below, ``ops.info`` still has the attribute.
+    not a Python identifier. If a function and an attribute below share a name, use the attribute of ``ops.info``.
 
     Attributes
     ----------
@@ -500,7 +500,7 @@ class CompiledModule(LoadedModule):
     path : Path
         Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the build. Equal inputs have equal hashes in all processes.
+        Hash of all inputs of the build. The same inputs have the same hash in all processes.
     function_names : list of str
         Names of the functions.
     get_handler : callable

@@ -340,11 +340,12 @@ def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | Platfo
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a module for tensors of PyTorch.
+    """Return the functions of a module for PyTorch tensors.
 
-    A function takes contiguous tensors by position and attributes by name, and returns new tensors, whose shapes and
-    dtypes the arg_spec declares. The tensors must be on a device of the module's platform. ``torch.autograd`` uses the
-    rules that ``defvjp`` and ``deftranspose`` of ``module.f`` set. ``module.f(tensor)`` does the same.
+    A function takes contiguous tensors by position and attributes by name, and returns new tensors. The arg_spec
+    declares the shapes and dtypes of these tensors. The tensors must be on a device of the module's platform.
+    ``torch.autograd`` uses the rules that ``defvjp`` and ``deftranspose`` of ``module.f`` set. ``module.f(tensor)``
+    calls the same function.
 
     Parameters
     ----------
@@ -359,9 +360,9 @@ def functions(module: Functions) -> ForeignFunctions:
     Raises
     ------
     TypeError
-        `module` is no loaded module.
+        `module` is not a loaded module.
     ImportError
-        At the first use of a function of a GPU module: ``apache-tvm-ffi`` is not installed.
+        ``apache-tvm-ffi`` is not installed. The first use of a function of a GPU module raises this error.
 
     See Also
     --------

@@ -405,7 +405,7 @@ def _report_devices(devices: DeviceReport, toolkit: CudaToolkit | None, around: 
     """Report the driver and the GPUs; their absence is not a failure."""
     if not devices.devices:
         what = "" if toolkit is None else "; CUDA kernels can be built here, but not run"
-        step = 'to compile for another GPU than sm_75, pass it to a load function, as in compute_capability="sm_90"'
+        step = 'to compile for a GPU other than sm_75, pass its architecture: compute_capability="sm_90"'
         text = f"none ({devices.problem or 'the driver lists none'}){what}"
         yield Remark("note", "GPU", text, "" if toolkit is None else step)
     for device in devices.devices:

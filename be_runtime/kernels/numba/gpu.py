@@ -492,7 +492,7 @@ def numba_cuda_kernel(
     launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along one to three axes, from which `grid` and `block` are computed.
     threads_per_block : int, default 256
-        Threads of a block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4.
+        Number of threads per block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4.
     shared_mem : int, str or callable, default 0
         Bytes of dynamic shared memory of a block.
     vmap_method : str, optional

@@ -32,8 +32,8 @@ class Finding(NamedTuple):
     count : int
         Number of affected elements, or of affected bytes outside of an array.
     certain : bool
-        False if the fault is only likely: a kernel with side effects runs once, and an element that looks unwritten may
-        have got its old bytes.
+        False if the fault is only likely. A kernel with side effects or state runs only once, so an element that looks
+        unwritten may have been written with the same bytes as before.
     caller : str
         Line that calls the kernel, such as ``train.py:33 in step``; empty if it is unknown.
     source : str

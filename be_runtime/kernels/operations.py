@@ -16,7 +16,7 @@ def get_registry() -> dict[str, XLACustomKernel]:
     Returns
     -------
     dict of str to XLACustomKernel
-        Operations by name. If several operations have a name, it is the last one.
+        Operations by name. If several operations share a name, the value is the operation that was defined last.
 
     See Also
     --------

@@ -26,7 +26,8 @@ class Finding(NamedTuple):
     message : str
         Sentence that names the kernel and the fault.
     array : str
-        Array, such as ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no array.
+        Name of the array, such as ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no
+        array.
     index : tuple of int
         Index of the first affected element.
     count : int
@@ -89,7 +90,7 @@ class Findings(Sequence[Finding]):
     Attributes
     ----------
     calls : dict of str to dict
-        Names of the checked kernels. The keys of each inner dictionary are the lines that call the kernel.
+        Dictionary from the name of each checked kernel to a dictionary whose keys are the lines that call the kernel.
 
     See Also
     --------

@@ -308,7 +308,7 @@ class Phase(NamedTuple):
 
 
 class ModuleReport(NamedTuple):
-    """The report of a module; `ModuleInfo.report` returns it.
+    """The report of a module, made by `ModuleInfo.report`.
 
     ``print`` shows tables.
 
@@ -317,18 +317,19 @@ class ModuleReport(NamedTuple):
     name : str
         Name of the module.
     kernels : tuple of KernelReport
-        Resources of each GPU kernel: ``registers`` of a thread; ``shared``, the bytes of shared memory of a block;
-        ``stack``, ``spill_stores`` and ``spill_loads`` in bytes of a thread; ``code_bytes``; ``occupancy``.
+        Resources of each GPU kernel: ``registers`` per thread; ``shared``, the bytes of shared memory per block;
+        ``stack``, ``spill_stores`` and ``spill_loads`` in bytes per thread; ``code_bytes``; ``occupancy``.
     phases : tuple of Phase
         Phases of the build with their ``seconds``; empty if nothing was built.
     notes : tuple of str
-        Values that are missing, each with the tool that prints it.
+        Notes, for example about missing values and the tool that prints the values.
     compiler_warnings : tuple of str
         Warnings that the compilers printed, for example with ``-Wall``, one line each.
     entries : tuple of EntryReport
         Entry points of a C++ module, each with its ``code_bytes``.
     loops : tuple of str
-        Lines of the host compiler about loops that it did or did not vectorize; empty without ``loops=True``.
+        Lines of the host compiler about vectorized loops, and about loops that can't be vectorized; empty without
+        ``loops=True``.
 
     See Also
     --------

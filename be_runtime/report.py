@@ -277,7 +277,7 @@ class KernelReport(NamedTuple):
         elif self.stack:
             found.append(
                 f"has {self.stack} B of local memory for each thread: an array that a variable indexes, or a function "
-                "that is not inlined; unroll the loop over the array, or put it into shared memory"
+                "that is not inlined; unroll the loop over the array, or put the array into shared memory"
             )
         best = max(self.occupancy, key=lambda each: each.fraction, default=None)
         if best is not None and best.fraction < _LOW:
@@ -383,7 +383,7 @@ class ModuleReport(NamedTuple):
             parts += ["loops:", *(f"  {each}" for each in self.loops)]
         if self.phases:
             shown = ", ".join(f"{each.name} {each.seconds:.2f}" for each in self.phases)
-            parts.append(f"seconds of commands, some of which run at once: {shown}")
+            parts.append(f"seconds of commands, some of which ran in parallel: {shown}")
         parts += [f"warning: {warning}" for warning in self.warnings]
         parts += self.compiler_warnings
         return "\n".join([*parts, *(f"note: {note}" for note in self.notes)])

@@ -26,14 +26,15 @@ class Finding(NamedTuple):
     message : str
         Sentence that names the kernel and the fault.
     array : str
-        Array, such as ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no array.
+        Name of the array, such as ``"argument 0"``, ``"result 0"`` or ``"scratch 0"``; empty if the finding concerns no
+        array.
     index : tuple of int
         Index of the first affected element.
     count : int
         Number of affected elements, or of affected bytes outside of an array.
     certain : bool
-        False if the fault is only likely: a kernel with side effects runs once, and an element that looks unwritten may
-        have got its old bytes.
+        False if the fault is only likely. A kernel with side effects or state runs only once, so an element that looks
+        unwritten may have been written with the same bytes as before.
     caller : str
         Line that calls the kernel, such as ``train.py:33 in step``; empty if it is unknown.
     source : str
@@ -89,7 +90,7 @@ class Findings(Sequence[Finding]):
     Attributes
     ----------
     calls : dict of str to dict
-        Names of the checked kernels. The keys of each inner dictionary are the lines that call the kernel.
+        Dictionary from the name of each checked kernel to a dictionary whose keys are the lines that call the kernel.
 
     See Also
     --------

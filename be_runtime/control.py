@@ -162,12 +162,12 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
 @frames.public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
-    """Reload the sources of modules when they change, until the returned context ends or `unwatch` is called.
+    """Reload modules when the sources change, until the returned context ends or `unwatch` is called.
 
     Only modules that are loaded from now on are reloaded. A saved file is compiled in the background. The next call of
     the module's functions waits for the compiler if necessary, and runs the new code. If the file doesn't compile, the
-    error is printed to standard error and the old code stays. A second load of a name with other source text raises no
-    error: the functions of the new module call the new code.
+    error is printed to standard error and the old code stays in use. A second load under the same name with different
+    source text raises no error: the functions of the new module call the new code.
 
     Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A target for
     ``jax.ffi.ffi_call`` keeps the code that was registered first.
@@ -177,7 +177,8 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
     retrace : bool, default False
         Call ``jax.clear_caches()`` when code changes. JAX then traces and compiles all programs of the process again.
     interval_s : float, default 0.2
-        Seconds between two checks of the files in the background. Each call of a module's function checks them, too.
+        Seconds between two checks of the files in the background. Each call of a module's function also checks the
+        files.
 
     Returns
     -------
@@ -329,7 +330,7 @@ def set_backend(platform: str, backend: str | None) -> None:
     Raises
     ------
     ArgumentError
-        The platform is unknown, or the name is not a string or is empty.
+        The platform is unknown, or the backend's name is empty or not a string.
 
     See Also
     --------
@@ -521,10 +522,11 @@ def register_ffi_target(
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
     """Check every call of a kernel that JAX traces from now on, until the returned context ends.
 
-    Kernels get copies of their arrays with guard bytes around them. They usually run twice or more, with different
-    bytes in unwritten elements. Within the context, JAX traces compiled functions again; afterwards, their earlier
-    programs run. Without ``with``, calls of the whole process are checked until ``debug(False)``. In that case, call
-    `debug` before other threads start, since functions that they have compiled are not traced again.
+    A checked kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs twice or
+    more, with different bytes in unwritten elements. Within the context, JAX traces compiled functions again. After the
+    context ends, the earlier programs of these functions run. Without ``with``, calls of the whole process are checked
+    until ``debug(False)``. For such checks, call `debug` before other threads start, because JAX does not trace
+    functions again that other threads have compiled.
 
     Parameters
     ----------
@@ -533,7 +535,7 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
         checks. A minus leaves a check out: ``"all,-repeat"``. False ends the checks of the process.
     on_finding : {"raise", "warn", "collect"}, default "raise"
         Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. If a compiled
-        function calls the kernel, the context raises the error.
+        function calls the kernel, the context converts XLA's error to a `FindingError`.
 
     Returns
     -------
@@ -543,7 +545,7 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
     Raises
     ------
     ArgumentError
-        A check or `on_finding` is unknown.
+        The name of a check or the value of `on_finding` is unknown.
 
     See Also
     --------

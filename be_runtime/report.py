@@ -277,7 +277,7 @@ class KernelReport(NamedTuple):
         elif self.stack:
             found.append(
                 f"has {self.stack} B of local memory for each thread: an array that a variable indexes, or a function "
-                "that is not inlined; unroll the loop over the array, or put it into shared memory"
+                "that is not inlined; unroll the loop over the array, or put the array into shared memory"
             )
         best = max(self.occupancy, key=lambda each: each.fraction, default=None)
         if best is not None and best.fraction < _LOW:
@@ -308,7 +308,7 @@ class Phase(NamedTuple):
 
 
 class ModuleReport(NamedTuple):
-    """The report of a module; `ModuleInfo.report` returns it.
+    """The report of a module, made by `ModuleInfo.report`.
 
     ``print`` shows tables.
 
@@ -317,18 +317,19 @@ class ModuleReport(NamedTuple):
     name : str
         Name of the module.
     kernels : tuple of KernelReport
-        Resources of each GPU kernel: ``registers`` of a thread; ``shared``, the bytes of shared memory of a block;
-        ``stack``, ``spill_stores`` and ``spill_loads`` in bytes of a thread; ``code_bytes``; ``occupancy``.
+        Resources of each GPU kernel: ``registers`` per thread; ``shared``, the bytes of shared memory per block;
+        ``stack``, ``spill_stores`` and ``spill_loads`` in bytes per thread; ``code_bytes``; ``occupancy``.
     phases : tuple of Phase
         Phases of the build with their ``seconds``; empty if nothing was built.
     notes : tuple of str
-        Values that are missing, each with the tool that prints it.
+        Notes, for example about missing values and the tool that prints the values.
     compiler_warnings : tuple of str
         Warnings that the compilers printed, for example with ``-Wall``, one line each.
     entries : tuple of EntryReport
         Entry points of a C++ module, each with its ``code_bytes``.
     loops : tuple of str
-        Lines of the host compiler about loops that it did or did not vectorize; empty without ``loops=True``.
+        Lines of the host compiler about vectorized loops, and about loops that can't be vectorized; empty without
+        ``loops=True``.
 
     See Also
     --------
@@ -382,7 +383,7 @@ class ModuleReport(NamedTuple):
             parts += ["loops:", *(f"  {each}" for each in self.loops)]
         if self.phases:
             shown = ", ".join(f"{each.name} {each.seconds:.2f}" for each in self.phases)
-            parts.append(f"seconds of commands, some of which run at once: {shown}")
+            parts.append(f"seconds of commands, some of which ran in parallel: {shown}")
         parts += [f"warning: {warning}" for warning in self.warnings]
         parts += self.compiler_warnings
         return "\n".join([*parts, *(f"note: {note}" for note in self.notes)])

@@ -82,15 +82,15 @@ def load_inline(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
-        memory, or because it reads values on which launches depend. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
@@ -228,15 +228,15 @@ def load_file(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
-        memory, or because it reads values on which launches depend. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
@@ -346,15 +346,15 @@ def load_dir(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
         Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call, because it waits for the GPU, because it allocates device
-        memory, or because it reads values on which launches depend. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of

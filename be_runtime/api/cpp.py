@@ -81,7 +81,7 @@ def load_cpp_inline(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False
@@ -191,7 +191,7 @@ def load_cpp_file(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False
@@ -301,7 +301,7 @@ def load_cpp_dir(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O``.
     use_fast_math : bool, default False

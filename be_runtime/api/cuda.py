@@ -59,7 +59,7 @@ def load_cuda_inline(
     name : str
         Name of the module and of its cache entry. Its targets are called ``<name>.<function>``.
     cuda_sources : str or list of str
-        CUDA C++17 source text. Several texts are compiled as one, in order.
+        CUDA C++17 source text. Several texts are joined in this order, and compiled as one source.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
@@ -76,11 +76,11 @@ def load_cuda_inline(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
-        module is compiled for ``sm_75``, with a warning.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
@@ -88,22 +88,23 @@ def load_cuda_inline(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
         Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
         ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        lines.
     replace : bool, default False
         Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
@@ -125,7 +126,7 @@ def load_cuda_inline(
     SpecError
         An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -179,11 +180,11 @@ def load_cuda_file(
     name: str | None = None,
     **options: Unpack[CudaOptions],
 ) -> CompiledModule:
-    """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
+    """Compile one or more CUDA files, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
-    it declares them. If several files define a function of the same name, each file uses its own, and such entry points
-    are called ``<file>.<function>``.
+    Several files are compiled in parallel and become one module. A file can call a host function of another file after
+    a declaration of this function. If several files define functions of the same name, each file calls its own
+    function, and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def load_cuda_file(
         Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        of them gets an entry point.
+        definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
@@ -208,11 +209,11 @@ def load_cuda_file(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
-        module is compiled for ``sm_75``, with a warning.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
@@ -220,22 +221,23 @@ def load_cuda_file(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
         Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
         ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        lines.
     replace : bool, default False
         Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
@@ -259,7 +261,7 @@ def load_cuda_file(
     SpecError
         An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -271,7 +273,7 @@ def load_cuda_file(
 
     See Also
     --------
-    - `load_cuda_inline`: compile source text; the example there has a complete source.
+    - `load_cuda_inline`: compile source text, with a complete example.
     - `load_cuda_dir`: compile all files of a folder.
     - :doc:`/tutorial-cuda`: a first kernel, step by step.
     - :doc:`/port-cuda`: from an existing kernel to a function with derivatives.
@@ -294,9 +296,9 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled in parallel. A file can call the host functions of another file, if it declares them. If
-    several files define a function of the same name, each file uses its own, and such entry points are called
-    ``<file>.<function>``.
+    The files are compiled in parallel. A file can call a host function of another file after a declaration of this
+    function. If several files define functions of the same name, each file calls its own function, and such entry
+    points are called ``<file>.<function>``.
 
     Parameters
     ----------
@@ -306,7 +308,7 @@ def load_cuda_dir(
         Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
         whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
         names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        of them gets an entry point.
+        definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cuda_cflags : list of str, optional
@@ -321,11 +323,11 @@ def load_cuda_dir(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If none has any, the
-        module is compiled for ``sm_75``, with a warning.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the module is compiled for ``sm_75``, with a warning.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
@@ -333,22 +335,23 @@ def load_cuda_dir(
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` limits both.
+        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
         Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code must run at every call: if it waits for the GPU, allocates device memory, or launches
-        depend on values that it reads. The compiled code stays the same.
+        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
+        such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
         Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
         value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
         ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        lines.
     replace : bool, default False
         Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
     native : bool, default False
@@ -372,7 +375,7 @@ def load_cuda_dir(
     SpecError
         An arg_spec or a C++ signature is invalid, or a named function is not in the source.
     ToolchainError
-        nvcc or the C++ compiler is missing, or an architecture does not exist, or nvcc can't compile for it.
+        nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError

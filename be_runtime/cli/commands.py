@@ -128,7 +128,7 @@ def _longest_first(spent: dict[str, list[float]]) -> list[dict[str, Any]]:
 
 def _render_load(load: dict[str, Any]) -> str:
     lines = [f"{printable_line(load['name'])}, process {load['pid']}: {load['ms']:.1f} ms"]
-    for title, part in (("phases", "phases"), ("commands, some of them at once", "commands")):
+    for title, part in (("phases", "phases"), ("commands, some of which ran in parallel", "commands")):
         lines += [f"  {title}"] if load[part] else []
         for row in load[part]:
             times = f" ({row['count']} times)" if row["count"] > 1 else ""

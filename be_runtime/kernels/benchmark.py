@@ -97,7 +97,7 @@ class BenchmarkResult(NamedTuple):
     records: tuple[BenchmarkRecord, ...]
 
     def fastest(self, label: str | None = None) -> BenchmarkRecord:
-        """Return the record with the smallest median, of all configurations or of one.
+        """Return the record with the smallest median.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ def benchmark_function(
     n_runs : int
         Number of samples that are kept.
     n_batch_per_run : int, default 1
-        Number of calls in a sample. A sample ends when all of their results are ready.
+        Number of calls in a sample. A sample ends when the results of all calls are ready.
     data : sequence, default ()
         Arguments of the function.
 
@@ -155,7 +155,7 @@ def benchmark_function(
     Raises
     ------
     ArgumentError
-        `n_runs` or `n_batch_per_run` is below 1, or `n_warmup` below 0.
+        `n_runs` or `n_batch_per_run` is below 1, or `n_warmup` is below 0.
 
     See Also
     --------

@@ -24,9 +24,9 @@ Generator = Callable[..., Function]
 class XLACustomKernel:
     """An operation that is a JAX primitive and has one or more kernels.
 
-    A *generator* makes a kernel. It takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns
-    a function from arrays to arrays, such as a function of `numba_kernel`. JAX calls the generator when it compiles a
-    program for the generator's platform.
+    A *generator* is a function that makes a kernel. The generator takes the keywords of a call and ``outs``, a tuple of
+    ShapeDtypeStruct, and returns a function from arrays to arrays, such as a kernel made by `numba_kernel`. JAX calls
+    the generator when it compiles a program for the generator's platform.
 
     If a kernel or a rule is defined after the operation was used, JAX traces and compiles all programs again.
 
@@ -89,7 +89,8 @@ class XLACustomKernel:
             Shape and dtype of each result.
         backend : str, optional
             Backend of the kernel. By default, the backends are tried in the order of `available_backends`. If a package
-            or a compiler that a kernel needs is missing, the next kernel is used, and a `FallbackWarning` is issued.
+            or a compiler that a kernel needs is missing, the kernel of the next backend is used, and a
+            `FallbackWarning` is issued.
         **keywords
             Keywords of the generator and the rules. JAX compiles a program for each value, so values must be hashable.
 
@@ -103,7 +104,7 @@ class XLACustomKernel:
         ArgumentError
             `outs` does not describe arrays, or a keyword can't be hashed.
         KernelNotAvailableError
-            There is no kernel of the backend, or for the platform of the program.
+            The operation has no kernel of the backend, or no kernel for the platform of the program.
         GeneratorError
             The generator of the kernel failed.
         """
@@ -142,8 +143,8 @@ class XLACustomKernel:
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator. It takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns a function
-            from arrays to arrays.
+            Generator. The generator takes the keywords of a call and ``outs``, a tuple of ShapeDtypeStruct, and returns
+            a function from arrays to arrays.
         asdefault : bool, default False
             Make the backend the platform's default. Without a default, the backend that was defined first is used.
 
@@ -168,48 +169,48 @@ class XLACustomKernel:
             self._kernels = kernels.with_default(entry.platform, entry.backend) if asdefault else kernels
 
     def def_numba_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of the backend ``"numba"`` for the CPU, made by `numba_kernel`.
+        """Define the CPU kernel of the backend ``"numba"``: a kernel of `numba_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
         self.def_kernel("numba", "cpu", kg, asdefault)
 
     def def_numba_cuda_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of the backend ``"numba_cuda"`` for the GPU, made by `numba_cuda_kernel`.
+        """Define the GPU kernel of the backend ``"numba_cuda"``: a kernel of `numba_cuda_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
         self.def_kernel("numba_cuda", "gpu", kg, asdefault)
 
     def def_cuda_raw_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of the backend ``"cuda_raw"`` for the GPU, made by `cuda_kernel` or a loaded module.
+        """Define the GPU kernel of the backend ``"cuda_raw"``: a kernel of `cuda_kernel` or a loaded module.
 
         Parameters
         ----------
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
         self.def_kernel("cuda_raw", "gpu", kg, asdefault)
 
     def def_warp_kernel(self, kg: Generator, asdefault: bool = False, *, platform: str = "gpu") -> None:
-        """Define the kernel of the backend ``"warp"``, made by `warp_kernel`.
+        """Define the kernel of the backend ``"warp"``: a kernel of `warp_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         platform : {"cpu", "gpu"}, default "gpu"
@@ -218,12 +219,12 @@ class XLACustomKernel:
         self.def_kernel("warp", platform, kg, asdefault)
 
     def def_triton_kernel(self, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of the backend ``"triton"`` for the GPU, made by `triton_kernel`.
+        """Define the GPU kernel of the backend ``"triton"``: a kernel of `triton_kernel`.
 
         Parameters
         ----------
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -237,7 +238,7 @@ class XLACustomKernel:
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator, see `def_kernel`.
+            Generator, as in `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -254,13 +255,13 @@ class XLACustomKernel:
         Returns
         -------
         tuple of str
-            Names, in the order in which they are tried: the backend that `set_backend` prefers, the default, and the
-            others in the order of their definition.
+            Names, in the order in which the backends are tried: first the backend that `set_backend` prefers, then the
+            default, then the other backends in the order of definition.
         """
         return self._preferred().backends(check_platform(platform))
 
     def get_default(self, platform: str) -> str | None:
-        """Return the operation's default backend for a platform; a preference of `set_backend` does not change it.
+        """Return the operation's default backend for a platform, whatever `set_backend` prefers.
 
         Parameters
         ----------
@@ -305,9 +306,10 @@ class XLACustomKernel:
         Parameters
         ----------
         rule : callable
-            ``rule(arguments, axes, **parameters)`` returns a pair: the results, and the axis of the batch in each. An
-            axis is None if an argument, or a result, is the same for all elements. The parameters are the keywords of
-            the call, ``outs`` and ``backend``, so that ``self(*arguments, **parameters)`` is the call for one element.
+            ``rule(arguments, axes, **parameters)`` returns a pair: the results, and the axis of the batch in each
+            result. The axis of an argument or a result is None if all elements of the batch share this array. The
+            parameters are the keywords of the call, ``outs`` and ``backend``, so that ``self(*arguments,
+            **parameters)`` is the call for one element.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -323,8 +325,8 @@ class XLACustomKernel:
     def register_general_batching(self) -> None:
         """Set the general rule for ``vmap``, which is the default.
 
-        The general rule calls the kernel under ``vmap``. If the kernel has no rule for ``vmap`` itself, it is called
-        for one element after the other.
+        The general rule calls the kernel under ``vmap``. If the kernel has no rule for ``vmap``, the general rule calls
+        the kernel for one element after the other.
         """
         with self._changing():
             transforms.batching_rules[self.primitive] = partial(transforms.batch, self.primitive.bind)
@@ -356,7 +358,7 @@ class XLACustomKernel:
         Returns
         -------
         tuple
-            Pair of the results and the axis of the batch in each.
+            Pair of the results, and the axis of the batch in each result.
         """
         leaves, _ = port.flatten(outs)
         call = self._describe(leaves, backend, keywords)
@@ -504,7 +506,7 @@ class XLACustomKernel:
         Returns
         -------
         BenchmarkResult
-            Measurements. The record of a backend that fails has the error.
+            Measurements. The record of a backend that fails contains the error.
 
         Raises
         ------

@@ -16,7 +16,7 @@ def get_registry() -> dict[str, XLACustomKernel]:
     Returns
     -------
     dict of str to XLACustomKernel
-        Operations by name. If several operations have a name, it is the last one.
+        Operations by name. If several operations share a name, the value is the operation that was defined last.
 
     See Also
     --------
@@ -148,7 +148,7 @@ def general_batching_rule(
     Returns
     -------
     tuple
-        Pair of the results and the axis of the batch in each. The axis is None if no argument has one.
+        Pair of the results, and the axis of the batch in each result. The axis is None if no argument has a batch axis.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def general_batching_rule(
 
     See Also
     --------
-    - `XLACustomKernel.def_batching_rule`: set another rule.
+    - `XLACustomKernel.def_batching_rule`: set a different rule.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples

@@ -7,7 +7,7 @@
             | "string" | "dtype"
             | "enum(" NAME { NAME } ")"             one of these names
             | "{" FIELD { FIELD } "}"               a structure, passed as a dict
-    FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE is not a structure
+    FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE must not be a structure
     DEFAULT = a number | "true" | "false" | a string without spaces
 """
 

@@ -2,7 +2,7 @@
 
 An expression is a Python expression of integers, names, ``attr.NAME``, parentheses, ``+``, ``-``, ``*``, ``//``, ``/``,
 ``%``, ``min(a,b)``, ``max(a,b)``, ``ceil(a/b)``, ``sizeof(DTYPE)``, and ``f()`` for a C++ function of the sources.
-``//`` rounds towards minus infinity, and ``/`` must leave no remainder.
+``//`` rounds towards minus infinity, and a division with ``/`` must leave no remainder.
 """
 
 from __future__ import annotations

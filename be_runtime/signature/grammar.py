@@ -4,14 +4,16 @@
 
     spec  = token { token }               in the order of the C++ parameters
     token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
-                                          the next input; with "?", a call may leave it out; with "...", all inputs
-                                          that no other token declares
+                                          the next input; with "?", a call may omit this input; with "...", all
+                                          inputs that no other token declares
           | ("ret" | "rets") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
-                                          the next result; with "?", a call may leave it out; with "...", all results
-                                          that no other token declares; "=0" fills it with zeros before the call
+                                          the next result; with "?", a call may omit this result; with "...", all
+                                          results that no other token declares; "=0" fills the result with zeros
+                                          before the call
           | "inout" [ AXES ] [ ":" DTYPE ]
                                           the next input and the next result, one array that the kernel changes
-          | NAME "=" KNOWN { "|" KNOWN }  the dtypes of the dtype variable NAME; at least one "arg" has its dtype
+          | NAME "=" KNOWN { "|" KNOWN }  the dtypes that the dtype variable NAME stands for; at least one "arg"
+                                          has the DTYPE NAME
           | "scalar." NAME ":" KNOWN [ "=" DEFAULT ]
                                           the next input, a number that a call passes by name
           | "stream" | "ctx.stream"       the CUDA stream; at most one
@@ -26,16 +28,17 @@
     AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape
     AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression
-    NAME  = an identifier; no two attributes have one name, and none is called outs or be_present
+    NAME  = an identifier; in one arg_spec, no two attributes or scalars share a name, and no attribute or scalar is
+            called outs or be_present
     DTYPE = KNOWN | a dtype variable | "like(" INDEX ")" | "attr." NAME
     KNOWN = the name of a dtype, such as float32
     TYPE  = see the section Types of attributes; without TYPE, the type of the C++ parameter NAME
 
-At least one token is a result that a call can't leave out: ``ret``, ``ret...`` or ``inout``.
+At least one token declares a result that a call can't omit: ``ret``, ``ret...`` or ``inout``.
 
-A name in an expression or in the axes of a result is an axis of an input, or ``attr.NAME`` with an integer attribute.
-``like(INDEX)`` is the dtype of the input with this index; an input can refer only to an earlier input. ``f()`` is a
-function of the sources that computes the size of scratch memory or of a result.
+A name in an expression or in the axes of a result must be an axis of an input, or ``attr.NAME`` for an integer
+attribute. ``like(INDEX)`` is the dtype of the input with this index; an input can refer only to an earlier input.
+``f()`` is a function of the sources that computes the size of scratch memory or of a result.
 """
 
 from __future__ import annotations
@@ -148,7 +151,7 @@ def parse_spec(
 
 
 def render_spec(params: Sequence[model.Param]) -> tuple[str, ...]:
-    """Format the tokens of an arg_spec, each in its first spelling.
+    """Format the tokens of an arg_spec in their canonical spelling.
 
     Examples
     --------

@@ -176,7 +176,7 @@ def wrong_type(param: Param, cpp: CppParam) -> str:
         # The elements of an array are not converted.
         is_read = taken is given or (given.is_narrow and taken is given.attr_type)
         if cpp.shape is Shape.NUMBER and given is not taken:
-            return f"{cpp.type!r} reads another type than {given.name}"
+            return f"{cpp.type!r} reads {taken.name}, not {given.name}"
         if not (is_read if param.kind is AttrKind.ARRAY else _converts(given, taken)):
             return f"{cpp.type!r} does not hold every {given.name}"
     unknown = [choice for choice in param.choices if cpp.choices and choice not in cpp.choices]

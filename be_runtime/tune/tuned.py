@@ -39,10 +39,11 @@ class Declared:
 
 
 class Tuned:
-    """A function of arrays that uses the fastest known configuration; `autotune` returns it.
+    """A function of arrays that uses the fastest known configuration, made by `autotune`.
 
-    It works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing. It uses the stored choice for the
-    shapes of the arrays, or else the first configuration. ``print`` shows the times or the stored choices.
+    The function works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing. The call uses the stored
+    choice for the shapes of the arrays, or the first configuration if no choice is stored. ``print`` shows the times or
+    the stored choices.
 
     Attributes
     ----------
@@ -51,10 +52,10 @@ class Tuned:
     configs : tuple of dict
         All configurations. The first one is used if no choice is stored.
     args : sequence or callable
-        Arrays to time with, as they were passed to `autotune`.
+        Arrays to time with: the argument `args` of `autotune`.
     results : list of Trials
-        Tunings of this object. Each has the ``bucket`` of sizes, the ``chosen`` configuration, and the ``trials`` with
-        their times in microseconds.
+        Tunings of this object. Each tuning contains the ``bucket`` of sizes, the ``chosen`` configuration, and the
+        ``trials`` with times in microseconds.
 
     See Also
     --------
@@ -149,7 +150,7 @@ class Tuned:
         return dict(self._known[bucket])
 
     def tune(self, *arrays: Any, **attributes: Any) -> Trials:
-        """Time all configurations with these arrays, and store the choice in place of an earlier one.
+        """Time all configurations with these arrays, and store the choice in place of an earlier choice.
 
         Parameters
         ----------
@@ -323,12 +324,12 @@ def autotune(
     check: Check | None = None,
     runs: int = 10,
 ) -> Tuned:
-    """Time the configurations of a kernel once for each device and size of arrays, and use the fastest.
+    """Time a kernel's configurations once for each device and size of arrays, and use the fastest configuration.
 
     Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the last-level cache is
-    flushed before each timed call. A configuration is rejected if its results differ from the first one's. The cache
-    keeps the choice for the device, its driver, the bucket of sizes and the source, so that the next process times
-    nothing.
+    flushed before each timed call. A configuration is rejected if its results differ from the results of the first
+    configuration. The cache stores the choice for the device, the driver, the bucket of sizes and the source, so that
+    the next process times nothing.
 
     With ``BE_AUTOTUNE=cached``, only stored choices are used. With ``BE_AUTOTUNE=off``, the first configuration is
     used.
@@ -339,19 +340,19 @@ def autotune(
         Function that takes the keywords of a configuration and returns a function of arrays: a module's function, a
         kernel of `cuda_kernel`, or a Python function that calls them. Several threads may call `op` at the same time.
     configs : mapping of str to sequence, or sequence of mapping
-        Values of each keyword, of which all combinations are tried, or the configurations themselves. JSON must be able
-        to represent them.
+        Mapping from each keyword to a sequence of values, of which all combinations are tried; or a sequence of
+        configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays to time with, or several sets of arrays, or a function that returns them. The function is called only if
-        something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
+        Arrays to time with, several sets of arrays, or a function that returns one of these. The function is called
+        only if something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
-        Package whose file ``tuned.json`` has the choices; pass ``__name__`` in its ``__init__.py``. This call then
-        times nothing. ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
+        Package whose file ``tuned.json`` contains the choices; pass ``__name__`` in the package's ``__init__.py``. For
+        a package, this call times nothing: ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
     bucket : callable, optional
-        Function of the arrays and attributes of a call. Calls for which it returns equal values share a choice. The
-        default value has the dtypes, and the extents rounded up to powers of two.
+        Function of the arrays and attributes of a call. Calls for which the function returns equal values share a
+        choice. The default function returns the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether the array ``other`` is correct, given the array of the first
         configuration. By default, integers must be equal, and floats may differ by 1e-3 of the largest entry for 16
@@ -367,7 +368,7 @@ def autotune(
     Raises
     ------
     ArgumentError
-        There is no configuration, JSON can't represent one, or `runs` is below 1.
+        There is no configuration, JSON can't represent a configuration, or `runs` is below 1.
     Exception
         The error of the first configuration, if no configuration works.
 

@@ -321,11 +321,11 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             ``[... n]``, or if a parallel axis comes first in all results and all mapped inputs. Otherwise the default
             is ``"sequential"``. Without declared axes, ``vmap`` needs this option.
         input_output_aliases : dict of int to int, optional
-            Index of an input to the index of the result that may use its memory.
+            Dictionary from the index of an input to the index of the result that may share the input's memory.
         has_side_effect : bool, default False
             Run the kernel even if no result is used. XLA chooses the order of such calls.
         ordered : bool, default False
-            Run all calls with this option in the order of the program. It implies `has_side_effect`.
+            Run all calls with this option in the order of the program. This option implies `has_side_effect`.
         input_layouts : sequence of (sequence of int or None), optional
             Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
         output_layouts : sequence of (sequence of int or None), optional
@@ -334,7 +334,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             Issue a `GatherWarning` or raise an error if an argument is split over devices along an axis that the kernel
             needs as a whole.
         random : bool, default False
-            Declare that results differ from call to call. Otherwise checked mode reports the difference.
+            Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the
+            difference.
 
         Returns
         -------

@@ -327,7 +327,7 @@ def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | Platfo
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a module for tensors of PyTorch.
+    """Return a module's functions in a form that takes PyTorch tensors.
 
     A function takes contiguous tensors by position and attributes by name, and returns new tensors, whose shapes and
     dtypes the arg_spec declares. The tensors must be on a device of the module's platform. ``torch.autograd`` uses the

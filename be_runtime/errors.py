@@ -299,23 +299,23 @@ KernelToolchainError = errors.ToolchainError
 
 
 class MathError(errors.KernelError):
-    """brainevent's error for its array types; nothing here raises it."""
+    """An error about brainevent's array types. be_runtime never raises this error."""
 
 
 class UnsupportedOperationError(errors.KernelError):
-    """brainevent's error for its array types; nothing here raises it."""
+    """An error about brainevent's array types. be_runtime never raises this error."""
 
 
 class FindingWarning(UserWarning):
-    """Checked mode has a finding that is not certain, or that ``on_finding="warn"`` reports as a warning."""
+    """Checked mode reports a finding as a warning, because the finding is uncertain or ``on_finding="warn"`` is set."""
 
 
 class GatherWarning(UserWarning):
-    """Each device gathers an argument that is split along an axis which the kernel needs as a whole."""
+    """Each device gathers a sharded argument, because the kernel needs all of an axis that is split over devices."""
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls a function of the host, or nvcc ignores an annotation, so the kernel may compute nothing."""
+    """Device code calls a host function, or nvcc ignores a word such as ``__device__``: the kernel may do nothing."""
 
 
 class ExitWarning(UserWarning):

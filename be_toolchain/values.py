@@ -46,7 +46,7 @@ class ToolchainRequest(NamedTuple):
 
 
 class HostCompiler(NamedTuple):
-    """A C++ compiler that works.
+    """A working C++ compiler.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ class CudaToolkit(NamedTuple):
 
 
 def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
-    """Check that a toolkit can compile for each of some architectures.
+    """Check that a toolkit can compile for all given architectures.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def load_cpp_inline(
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
-    """Compile C++ source text and register its entry points as JAX FFI targets on the CPU.
+    """Compile C++ source text, and register the entry points as JAX FFI targets on the CPU.
 
     The functions run on the CPU. On a machine with a GPU, set ``JAX_PLATFORMS=cpu`` or place the arrays on the CPU.
 

@@ -52,7 +52,7 @@ def load_cuda_inline(
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
-    """Compile CUDA source text and register its entry points as JAX FFI targets on GPUs.
+    """Compile CUDA source text, and register the entry points as JAX FFI targets on GPUs.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def load_cuda_file(
     name: str | None = None,
     **options: Unpack[CudaOptions],
 ) -> CompiledModule:
-    """Compile a CUDA file, or several, and register the entry points as JAX FFI targets on GPUs.
+    """Compile one or more CUDA files, and register the entry points as JAX FFI targets on GPUs.
 
     Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
     it declares them. If several files define a function of the same name, each file uses its own function, and such

@@ -75,7 +75,7 @@ class Code(ABC):
 
     @abstractmethod
     def in_torch(self, function: KernelFunction[..., Any]) -> Program:
-        """Return the function for tensors of PyTorch."""
+        """Return the function for PyTorch tensors."""
 
 
 class RuledFunction(CompiledFunction, ABC):
@@ -388,7 +388,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         return self._code().exports()
 
     def in_torch(self) -> Program:
-        """Return the function for tensors of PyTorch, see `be_runtime.torch.functions`.
+        """Return the function for PyTorch tensors, see `be_runtime.torch.functions`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD's GPUs; nothing launches it yet."""
+"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD GPUs; nothing launches it yet."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def check_amd_archs(given: object) -> tuple[AmdArch, ...]:
     Raises
     ------
     ArchError
-        A text is not an architecture of AMD's GPUs.
+        A text is not an architecture of AMD GPUs.
     ArgumentError
         `given` has no architecture.
     """

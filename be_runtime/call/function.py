@@ -323,13 +323,13 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         input_output_aliases : dict of int to int, optional
             Dictionary from the index of an input to the index of the result that may share the input's memory.
         has_side_effect : bool, default False
-            Run the kernel even if no result is used. XLA chooses the order of such calls.
+            Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
         ordered : bool, default False
             Run all calls with this option in the order of the program. This option implies `has_side_effect`.
         input_layouts : sequence of (sequence of int or None), optional
             Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
         output_layouts : sequence of (sequence of int or None), optional
-            Axes of each result from major to minor in memory.
+            Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
         on_gather : {"warn", "error"}, default "warn"
             Issue a `GatherWarning` or raise an error if an argument is split over devices along an axis that the kernel
             needs as a whole.

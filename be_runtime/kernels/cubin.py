@@ -526,7 +526,7 @@ def cubin_kernel(
     cluster : int or tuple of int, optional
         Number of blocks per thread block cluster along one to three axes.
     cooperative : bool, default False
-        Launch the kernel so that it can synchronize the whole grid.
+        Make a cooperative launch, in which the kernel can synchronize the whole grid.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
@@ -539,13 +539,13 @@ def cubin_kernel(
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 

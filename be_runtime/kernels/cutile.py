@@ -221,7 +221,7 @@ def cutile_kernel(
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     random : bool, default False

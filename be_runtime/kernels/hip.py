@@ -64,7 +64,7 @@ def hip_kernel(
     extra_hip_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
 ) -> ArrayFunction:
-    """Compile a HIP kernel for AMD GPUs. Launching the kernel is not supported yet.
+    """Compile a HIP kernel for AMD GPUs; launching the kernel is not supported yet.
 
     This function is experimental. A call of the returned function checks the inputs, compiles the kernel with hipcc or
     clang++, keeps the code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If
@@ -82,7 +82,7 @@ def hip_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets a pointer to that many bytes of memory, after the results.
+        kernel gets a pointer to ``4*n`` bytes of memory after the results.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
@@ -102,13 +102,13 @@ def hip_kernel(
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     extra_hip_cflags : list of str, optional

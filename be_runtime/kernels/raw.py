@@ -247,7 +247,7 @@ def cuda_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets a pointer to that many bytes of memory, after the results. A token such as ``attr.n=1`` sets the
+        kernel gets a pointer to ``4*n`` bytes of memory after the results. A token such as ``attr.n=1`` sets the
         default of a scalar. If an integer scalar has the name of an input's axis, a call may leave out the scalar: the
         kernel then gets the extent of the axis.
     grid : int, str, tuple of int or str, or callable
@@ -269,13 +269,13 @@ def cuda_kernel(
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     extra_cuda_cflags : list of str, optional

@@ -107,7 +107,7 @@ def export(
     """Export a function and the machine code of its kernels as a program.
 
     `load_exported` loads the program on a machine without the sources, the cache or a compiler. The program consists of
-    the output of ``jax.export`` and the code of each kernel.
+    the output of ``jax.export`` and the machine code of each kernel.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def export(
         exports needs no device of a platform.
     archs : str or sequence of str, optional
         GPU architectures, such as ``"8.0,9.0"``. By default, each kernel is exported for the architectures for which
-        this process compiled it.
+        this process compiled the kernel.
     baseline : str, optional
         Level of x86-64 whose instructions host code may use. The default is ``"x86-64-v3"``, which includes AVX2. If
         the level is an empty string, host code runs on any x86-64 machine.

@@ -379,7 +379,7 @@ def numba_cuda_callable(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the function as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``,
-        `func` gets an array of that many uint8 after the outputs.
+        `func` gets an array of ``4*n`` uint8 elements after the outputs.
     graph : bool, default False
         Let XLA record the launches of `func` in a CUDA graph and replay them without Python. `func` must then launch
         the same work in all calls with the same shapes. When JAX traces a call, `func` runs once with zeros as inputs,
@@ -392,13 +392,13 @@ def numba_cuda_callable(
         Dictionary from the index of an input to the index of an output. When `func` is called, the output contains the
         input's values.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 

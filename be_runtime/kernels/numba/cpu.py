@@ -410,7 +410,7 @@ def numba_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets an array of that many uint8 after the results.
+        kernel gets an array of ``4*n`` uint8 elements after the results.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch. With
         ``"broadcast_all"`` and ``"expand_dims"``, one call runs the kernel for all elements. With ``"sequential"``, an
@@ -421,15 +421,15 @@ def numba_kernel(
         Dictionary from the index of an input to the index of a result. When the kernel starts, the result contains the
         input's values.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
-        a row-major array of the same shape.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads the memory as a
+        row-major array of the same shape.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
-        shape.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes to the memory
+        as to a row-major array of the same shape.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 
@@ -450,7 +450,7 @@ def numba_kernel(
     SpecError
         The signature is invalid.
     BuildError
-        At a call: Numba can't compile the kernel, for example because it writes to an input.
+        At a call: Numba can't compile the kernel, for example because the kernel writes to an input.
 
     See Also
     --------

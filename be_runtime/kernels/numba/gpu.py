@@ -484,7 +484,7 @@ def numba_cuda_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets an array of that many uint8 after the results.
+        kernel gets an array of ``4*n`` uint8 elements after the results.
     grid : int, str, tuple of int or str, or callable, optional
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature, such as
         ``"ceil(n/256)"``. A callable receives the shapes and dtypes of the inputs.
@@ -507,15 +507,15 @@ def numba_cuda_kernel(
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets the input and the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
-        a row-major array of the same shape.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads the memory as a
+        row-major array of the same shape.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
-        shape.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes to the memory
+        as to a row-major array of the same shape.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 

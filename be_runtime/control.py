@@ -33,8 +33,8 @@ def set_cache_dir(path: StrPath | None) -> None:
     Parameters
     ----------
     path : str, Path or None
-        Folder, which the first build creates. None restores the folder that ``BE_CACHE_DIR`` names, or the default
-        folder.
+        Folder, which the first build creates. If None, the folder that ``BE_CACHE_DIR`` names, or the default folder,
+        is used again.
 
     Raises
     ------
@@ -292,8 +292,8 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     ----------
     archs : str, sequence of str or None
         Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. An argument
-        ``compute_capability`` takes precedence. None restores the architectures that ``BE_COMPUTE_CAPABILITIES`` names,
-        or the architectures of this machine's GPUs.
+        ``compute_capability`` takes precedence. If None, the architectures that ``BE_COMPUTE_CAPABILITIES`` names, or
+        the architectures of this machine's GPUs, are used again.
 
     Raises
     ------

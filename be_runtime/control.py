@@ -1,6 +1,7 @@
 """Functions that set and print the state of the process, such as the cache folder, architectures and checks.
 
-``be_runtime`` has the same functions: ``be_runtime.config.set_cache_dir`` is ``be_runtime.set_cache_dir``.
+The functions are also attributes of ``be_runtime``: ``be_runtime.config.set_cache_dir`` is
+``be_runtime.set_cache_dir``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 @frames.public
 def set_cache_dir(path: StrPath | None) -> None:
-    """Keep compiled modules in another folder from now on.
+    """Keep compiled modules in the given folder from now on.
 
     Parameters
     ----------
     path : str, Path or None
-        Folder. The first build creates it. None restores the folder of ``BE_CACHE_DIR``, or the default folder.
+        Folder, which the first build creates. If None, the folder that ``BE_CACHE_DIR`` names, or the default folder,
+        is used again.
 
     Raises
     ------
@@ -57,17 +59,18 @@ def set_cache_dir(path: StrPath | None) -> None:
 
 @frames.public
 def get_cache_dir() -> Path:
-    """Return the folder of compiled modules.
+    """Return the folder in which compiled modules are kept.
 
     Returns
     -------
     Path
-        Folder. It may not exist yet.
+        Folder, which may not exist yet.
 
     Raises
     ------
     CacheError
-        The folder of ``BE_CACHE_DIR`` can't be used, or, if none is set, none of the default folders can be used.
+        The folder that ``BE_CACHE_DIR`` names can't be used, or the variable is not set and no default folder can be
+        used.
 
     See Also
     --------
@@ -95,7 +98,7 @@ def clear_cache(name: str | None = None) -> int:
     Returns
     -------
     int
-        Number of removed entries; 0 if no module has the name. Loaded modules keep working.
+        Number of removed entries; 0 if the cache contains no module of this name. Loaded modules keep working.
 
     Raises
     ------
@@ -121,15 +124,16 @@ def clear_cache(name: str | None = None) -> int:
 
 @frames.public
 def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
-    """Copy the modules of the cache into a folder, from which machines without a compiler load them.
+    """Copy the modules of the cache into a folder for machines without a compiler.
 
-    Copy the folder to another machine or into a container image. If ``BE_PREBUILT_DIR`` names the folder, a load of the
-    same sources with the same options finds its module there. The folder may be read-only.
+    Copy the folder to another machine or into a container image, and set ``BE_PREBUILT_DIR`` to the folder. A load
+    function with the same sources and the same options then takes the compiled module from the folder, which may be
+    read-only.
 
     Parameters
     ----------
     path : str or Path
-        Folder. It is created if it does not exist. Modules of earlier exports stay in it.
+        Folder, which is created if necessary. Modules from earlier exports stay in the folder.
 
     Returns
     -------
@@ -141,7 +145,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     ArgumentError
         The argument is not a path.
     CacheError
-        The cache has no modules, a module was compiled with ``native=True``, or the folder can't be written.
+        The cache contains no modules, a module was compiled with ``native=True``, or the folder can't be written.
 
     See Also
     --------
@@ -152,7 +156,7 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
     --------
     >>> import be_runtime
     >>> be_runtime.export_prebuilt("prebuilt")  # doctest: +SKIP
-    (PosixPath('prebuilt/ops-3f2a9c'),)
+    (PosixPath('/my/project/prebuilt/ops/c70349ab20f5ebf3f30a197e4972f832-host'),)
     """
     from be_runtime.load.prebuilt import export
 
@@ -236,12 +240,12 @@ def unwatch() -> None:
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with the source files of the cached modules.
 
-    Source texts and files that no longer exist are left out.
+    The database does not contain modules from source texts, or files that no longer exist.
 
     Parameters
     ----------
     path : str or Path, default "compile_commands.json"
-        File to write, in the format of clangd. An older file is replaced.
+        File to write, in the format that clangd reads. An existing file is replaced.
 
     Returns
     -------
@@ -283,13 +287,14 @@ def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
 
 @frames.public
 def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
-    """Set the architectures for which CUDA code is compiled from now on, unless a load names others.
+    """Set the architectures for which CUDA code is compiled from now on.
 
     Parameters
     ----------
     archs : str, sequence of str or None
-        Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. None restores the
-        architectures of ``BE_COMPUTE_CAPABILITIES``, or of the GPUs of this machine.
+        Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. An argument
+        ``compute_capability`` takes precedence. If None, the architectures that ``BE_COMPUTE_CAPABILITIES`` names, or
+        the architectures of this machine's GPUs, are used again.
 
     Raises
     ------

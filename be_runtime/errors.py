@@ -299,23 +299,23 @@ KernelToolchainError = errors.ToolchainError
 
 
 class MathError(errors.KernelError):
-    """brainevent's error for brainevent's array types. be_runtime never raises this error."""
+    """An error about brainevent's array types. be_runtime never raises this error."""
 
 
 class UnsupportedOperationError(errors.KernelError):
-    """brainevent's error for brainevent's array types. be_runtime never raises this error."""
+    """An error about brainevent's array types. be_runtime never raises this error."""
 
 
 class FindingWarning(UserWarning):
-    """Checked mode made a finding that is not certain, or that ``on_finding="warn"`` reports as a warning."""
+    """Checked mode reports a finding as a warning, because the finding is uncertain or ``on_finding="warn"`` is set."""
 
 
 class GatherWarning(UserWarning):
-    """An argument is split over devices along an axis that the kernel needs as a whole, so each device gathers it."""
+    """Each device gathers a sharded argument, because the kernel needs all of an axis that is split over devices."""
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls a host function, or nvcc ignores ``__device__``. The kernel may then compute nothing."""
+    """Device code calls a host function, or nvcc ignores a word such as ``__device__``: the kernel may do nothing."""
 
 
 class ExitWarning(UserWarning):

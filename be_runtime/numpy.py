@@ -56,7 +56,7 @@ class NumpyArrays:
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a CPU module for NumPy arrays.
+    """Return a CPU module's functions in a form that takes NumPy arrays.
 
     A function takes arrays by position and attributes by name, and returns new arrays. The arg_spec declares the shapes
     and dtypes of these arrays.

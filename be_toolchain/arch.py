@@ -115,7 +115,7 @@ class Arch(NamedTuple):
 
 
 class AmdArch(NamedTuple):
-    """An architecture of AMD's GPUs, such as gfx942.
+    """An architecture of AMD GPUs, such as gfx942.
 
     Parameters
     ----------
@@ -145,9 +145,7 @@ class AmdArch(NamedTuple):
             `text` is not ``gfx`` and a number of three or four digits, the last two hexadecimal.
         """
         if not _AMD_ARCH.fullmatch(str(text)):
-            raise ArchError(
-                f"{text!r} is not an architecture of AMD's GPUs", hints=('write it as "gfx942" or "gfx90a"',)
-            )
+            raise ArchError(f"{text!r} is not an architecture of AMD GPUs", hints=('write it as "gfx942" or "gfx90a"',))
         return cls(str(text))
 
     def __str__(self) -> str:

@@ -170,7 +170,7 @@ class HeaderNotFoundError(ToolchainError, RuntimeError):
 
 
 class HipNotFoundError(ToolchainError, RuntimeError):
-    """No compiler on this machine compiles HIP for an architecture of AMD's GPUs."""
+    """No compiler on this machine compiles HIP for an architecture of AMD GPUs."""
 
     code = "TC204"
 

@@ -46,7 +46,7 @@ class ToolchainRequest(NamedTuple):
 
 
 class HostCompiler(NamedTuple):
-    """A C++ compiler that works.
+    """A working C++ compiler.
 
     Attributes
     ----------

@@ -51,12 +51,13 @@ def load_inline(
     name : str
         Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
     cpp : str or list of str
-        C++17 source text. Several texts are compiled as one, in order.
+        C++17 source text. Several texts are joined in order and compiled as one text.
     cuda : str or list of str
-        CUDA C++17 source text. Several texts are compiled as one, in order.
+        CUDA C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
+        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
+        arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -66,7 +67,7 @@ def load_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -74,15 +75,15 @@ def load_inline(
         architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
         variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
@@ -99,13 +100,15 @@ def load_inline(
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
         ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -201,8 +204,9 @@ def load_file(
     cuda : str or Path, or list of them
         CUDA C++17 files. Several files are compiled in parallel.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
+        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
+        arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -212,7 +216,7 @@ def load_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -220,15 +224,15 @@ def load_file(
         architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
         variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
@@ -245,13 +249,15 @@ def load_file(
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
         ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -319,8 +325,9 @@ def load_dir(
     cuda : str or Path
         Folder whose ``*.cu`` files are the CUDA sources. `cpp` and `cuda` may name the same folder.
     functions : dict of str to list of str, list of str, or None
-        Entry points of both sources. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature. A dict maps names to arg_spec tokens.
+        Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
+        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
+        arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -330,7 +337,7 @@ def load_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -338,15 +345,15 @@ def load_dir(
         architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
         variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
@@ -363,13 +370,15 @@ def load_dir(
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
         ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -381,7 +390,7 @@ def load_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        A folder does not exist or has no sources, or a source can't be read.
+        A folder does not exist or contains no sources, or a source can't be read.
     SpecError
         An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
         function differently.

@@ -48,20 +48,21 @@ def load_cpp_inline(
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
-    """Compile C++ source text and register its entry points as JAX FFI targets on the CPU.
+    """Compile C++ source text, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on the CPU. On a machine with a GPU, set ``JAX_PLATFORMS=cpu`` or place the arrays on the CPU.
+    The functions run on the CPU. On a machine with a GPU, set ``JAX_PLATFORMS=cpu`` or place the arrays on the CPU.
 
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entry. Its targets are called ``<name>.<function>``.
+        Name of the module and of its cache entry. The module's targets are called ``<name>.<function>``.
     cpp_sources : str or list of str
-        C++17 source text. Several texts are compiled as one, in order.
+        C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. On the CPU, a ``stream`` parameter is 0.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. On the CPU, the
+        value of a ``stream`` parameter is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
@@ -69,31 +70,33 @@ def load_cpp_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
-        Level of ``-O``.
+        Optimization level, the number after ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -105,9 +108,10 @@ def load_cpp_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
-        There is no C++ compiler.
+        No C++ compiler was found.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -155,21 +159,22 @@ def load_cpp_file(
     name: str | None = None,
     **options: Unpack[CppOptions],
 ) -> CompiledModule:
-    """Compile a C++ file, or several, and register the entry points as JAX FFI targets on the CPU.
+    """Compile one or more C++ files, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on the CPU. Several files are compiled in parallel and become one module. A file can call the
+    The functions run on the CPU. Several files are compiled in parallel and become one module. A file can call the
     functions of another file, if it declares them. If several files define a function of the same name, each file uses
-    its own, and such entry points are called ``<file>.<function>``.
+    its own function, and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
     path : str or Path, or list of them
-        C++17 files. The folder of each file is searched for the headers that it includes.
+        C++17 files. The compiler searches the folder of each file for the headers that the file includes.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        of them gets an entry point. On the CPU, a ``stream`` parameter is 0.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
+        define a function that the list or dict names, each definition becomes an entry point. On the CPU, the value of
+        a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
@@ -179,31 +184,33 @@ def load_cpp_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
-        Level of ``-O``.
+        Optimization level, the number after ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -217,9 +224,10 @@ def load_cpp_file(
     SourceNotFoundError
         A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
-        There is no C++ compiler.
+        No C++ compiler was found.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError
@@ -267,19 +275,20 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The calls run on the CPU. The files are compiled in parallel. A file can call the functions of another file, if
-    it declares them. If several files define a function of the same name, each file uses its own, and such entry points
-    are called ``<file>.<function>``.
+    The functions run on the CPU. The files are compiled in parallel. A file can call the functions of another file, if
+    it declares them. If several files define a function of the same name, each file uses its own function, and such
+    entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
     directory : str or Path
         Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        of them gets an entry point. On the CPU, a ``stream`` parameter is 0.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
+        define a function that the list or dict names, each definition becomes an entry point. On the CPU, the value of
+        a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cflags : list of str, optional
@@ -289,31 +298,33 @@ def load_cpp_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
-        Compile even if the cache has a valid entry.
+        Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
-        Level of ``-O``.
+        Optimization level, the number after ``-O``.
     use_fast_math : bool, default False
-        Pass ``-ffast-math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -325,11 +336,12 @@ def load_cpp_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        A folder does not exist or has no sources, or a source can't be read.
+        A folder does not exist or contains no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
-        There is no C++ compiler.
+        No C++ compiler was found.
     BuildError
         The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
     CacheError

@@ -52,18 +52,18 @@ def load_cuda_inline(
     line_info: bool = False,
     debug: bool | str | Sequence[str] = False,
 ) -> CompiledModule:
-    """Compile CUDA source text and register its entry points as JAX FFI targets on GPUs.
+    """Compile CUDA source text, and register the entry points as JAX FFI targets on GPUs.
 
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entry. Its targets are called ``<name>.<function>``.
+        Name of the module and of its cache entry. The module's targets are called ``<name>.<function>``.
     cuda_sources : str or list of str
-        CUDA C++17 source text. Several texts are joined in this order, and compiled as one source.
+        CUDA C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -71,7 +71,7 @@ def load_cuda_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -82,13 +82,13 @@ def load_cuda_inline(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
@@ -106,13 +106,15 @@ def load_cuda_inline(
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
         lines.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -124,7 +126,8 @@ def load_cuda_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
@@ -182,19 +185,19 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile one or more CUDA files, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled in parallel and become one module. A file can call a host function of another file after
-    a declaration of this function. If several files define functions of the same name, each file calls its own
-    function, and such entry points are called ``<file>.<function>``.
+    Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
+    it declares them. If several files define a function of the same name, each file uses its own function, and such
+    entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
     path : str or Path, or list of them
         CUDA C++17 files, such as ``"scale.cu"``. The folder of each file is searched for the headers that it includes.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        definition becomes an entry point.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
+        define a function that the list or dict names, each definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
@@ -204,7 +207,7 @@ def load_cuda_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -215,13 +218,13 @@ def load_cuda_file(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
@@ -239,13 +242,15 @@ def load_cuda_file(
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
         lines.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -259,7 +264,8 @@ def load_cuda_file(
     SourceNotFoundError
         A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
@@ -296,19 +302,19 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled in parallel. A file can call a host function of another file after a declaration of this
-    function. If several files define functions of the same name, each file calls its own function, and such entry
-    points are called ``<file>.<function>``.
+    The files are compiled in parallel. A file can call the host functions of another file, if it declares them. If
+    several files define a function of the same name, each file uses its own function, and such entry points are called
+    ``<file>.<function>``.
 
     Parameters
     ----------
     directory : str or Path
         Folder whose ``*.cu`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
-        Entry points of the module. None takes the functions that ``// @BE`` comments declare. A list names functions
-        whose arg_spec is derived from the C++ signature; an empty list loads a module without functions. A dict maps
-        names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files define a named function, each
-        definition becomes an entry point.
+        Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
+        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
+        define a function that the list or dict names, each definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cuda_cflags : list of str, optional
@@ -318,7 +324,7 @@ def load_cuda_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder that keeps the module instead of the cache.
+        Folder in which the module is kept instead of the cache.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -329,13 +335,13 @@ def load_cuda_dir(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. With False, methods such as ``ops.twice(x)`` still work, and
+        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
         First part of the targets' names. The default is the module's name.
     ninja_workers : int, optional
-        Maximum number of compiler processes at once. The default is the number of processors, or less if memory is
-        short. ``BE_MAX_JOBS`` is an upper limit for the default and for this argument.
+        Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
+        short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
@@ -353,13 +359,15 @@ def load_cuda_dir(
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
         lines.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
+        for brainevent pass it.
     native : bool, default False
-        Compile host code for this machine's CPU alone (``-march=native``). Such a module can't be exported.
+        Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
         Record source lines for debuggers and profilers. The instructions stay the same.
     debug : bool, str or sequence of str, default False
-        Check every call of the module's functions. True means all checks; `be_runtime.debug` lists their names.
+        Check each call of the module's functions. True turns on all checks; `be_runtime.debug` lists the names of the
+        checks.
 
     Returns
     -------
@@ -371,9 +379,10 @@ def load_cuda_dir(
     ArgumentError
         An argument has a wrong type or value.
     SourceNotFoundError
-        A folder does not exist or has no sources, or a source can't be read.
+        A folder does not exist or contains no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, or a named function is not in the source.
+        An arg_spec or a C++ signature is invalid, or the source does not define a function that the argument
+        `functions` names.
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError

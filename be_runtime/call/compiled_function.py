@@ -164,7 +164,7 @@ class CompiledFunction(OfThisProcess):
             raise
 
     def in_torch(self) -> Program:
-        """Return the function for tensors of PyTorch, which only a function of a module has.
+        """Return the function for PyTorch tensors, which only a function of a module has.
 
         Raises
         ------
@@ -305,7 +305,7 @@ def _call_checked(self: CompiledFunction, /, *arrays: Any, outs: Any = None, **a
 
 
 _OTHERS: set[type] = set()
-"""Types of arrays other than tensors of PyTorch. A call whose first argument has one of them is a call from JAX."""
+"""Types of arrays other than PyTorch tensors. A call whose first argument has one of them is a call from JAX."""
 
 
 def _are_of_torch(arrays: Sequence[Any]) -> bool:

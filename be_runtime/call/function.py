@@ -75,7 +75,7 @@ class Code(ABC):
 
     @abstractmethod
     def in_torch(self, function: KernelFunction[..., Any]) -> Program:
-        """Return the function for tensors of PyTorch."""
+        """Return the function for PyTorch tensors."""
 
 
 class RuledFunction(CompiledFunction, ABC):
@@ -321,20 +321,21 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             leading axes, as in ``[... n]``, or if a parallel axis comes first in all results and all mapped inputs.
             Otherwise the default is ``"sequential"``. Without declared axes, ``vmap`` needs this option.
         input_output_aliases : dict of int to int, optional
-            Dictionary from the index of an input to the index of the result that may use the memory of this input.
+            Dictionary from the index of an input to the index of the result that may share the input's memory.
         has_side_effect : bool, default False
-            Run the kernel even if no result is used. XLA chooses the order of calls with this option.
+            Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
         ordered : bool, default False
             Run all calls with this option in the order of the program. This option implies `has_side_effect`.
         input_layouts : sequence of (sequence of int or None), optional
             Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
         output_layouts : sequence of (sequence of int or None), optional
-            Axes of each result from major to minor in memory.
+            Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
         on_gather : {"warn", "error"}, default "warn"
             Issue a `GatherWarning` or raise an error if an argument is split over devices along an axis that the kernel
             needs as a whole.
         random : bool, default False
-            Declare that results differ from call to call. Without this option, checked mode reports the difference.
+            Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the
+            difference.
 
         Returns
         -------
@@ -387,7 +388,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         return self._code().exports()
 
     def in_torch(self) -> Program:
-        """Return the function for tensors of PyTorch, see `be_runtime.torch.functions`.
+        """Return the function for PyTorch tensors, see `be_runtime.torch.functions`.
 
         Raises
         ------

@@ -500,62 +500,65 @@ def cubin_kernel(
     output_layouts: Sequence[Sequence[int] | None] | None = None,
     random: bool = False,
 ) -> ArrayFunction:
-    """Make a kernel in a cubin or in PTX callable from JAX.
+    """Make a kernel from a cubin or PTX file callable from JAX.
 
-    Any compiler may have written the file. The kernel's parameters are read from it and compared with the signature.
+    Any compiler may have written the file. `cubin_kernel` reads the kernel's parameters from the file, and compares
+    them with the signature.
 
     Parameters
     ----------
     path : str, Path or bytes
-        File of a cubin or of PTX, or its content.
+        Path of a cubin or PTX file, or the content of such a file as bytes.
     name : str
-        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or in C++: ``"scale"``, ``"ops::scale"``.
+        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or in C++, such as ``"scale"`` or ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types, so two things are not
-        checked: that the kernel does not write to an ``arg``, and that its pointers have the signature's dtypes.
+        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore a kernel that
+        writes to an ``arg``, and a pointer whose element type differs from the signature, are not detected.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
-        shapes and dtypes of the inputs.
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
+        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
-        Threads of a block along one to three axes, written as `grid` is.
+        Number of threads per block along one to three axes, in the same form as `grid`.
     shared_mem : int, str or callable, default 0
-        Bytes of dynamic shared memory of a block.
+        Dynamic shared memory per block, in bytes.
     cluster : int or tuple of int, optional
-        Blocks of a thread block cluster along one to three axes.
+        Number of blocks per thread block cluster along one to three axes.
     cooperative : bool, default False
-        Launch the kernel so that it can synchronize the whole grid.
+        Make a cooperative launch, in which the kernel can synchronize the whole grid.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
+        an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 
     Returns
     -------
     callable
-        Function that takes the inputs by position and the numbers by name, and returns the results.
+        Function that takes the inputs by position and the attributes by name, and returns the results.
 
     Raises
     ------
     ArgumentError
-        The file can't be read, is neither a cubin nor PTX, or is damaged. It has no such kernel, or the kernel's
-        parameters differ from the signature, or the kernel was compiled for another block size.
+        The file can't be read, is neither a cubin nor PTX, or is damaged. The file does not define the kernel, the
+        kernel's parameters differ from the signature, or the kernel was compiled for a different block size.
     SpecError
         The signature is invalid.
 

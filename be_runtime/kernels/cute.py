@@ -154,7 +154,7 @@ def cute_kernel(
     random: bool = False,
     **constants: Any,
 ) -> KernelFunction[..., Any]:
-    """Make a function of CuTe DSL callable from JAX.
+    """Make a CuTe DSL function callable from JAX.
 
     CuTe DSL compiles the function when JAX first traces a call, for the dtypes of the call and for all extents. The
     cache keeps the library. A call runs no Python.
@@ -162,48 +162,49 @@ def cute_kernel(
     Parameters
     ----------
     function : callable
-        Function decorated with ``@cute.jit``. One parameter is the stream: it is called ``stream`` or has the type
-        ``CUstream``, and the function passes it to each launch.
+        Function decorated with ``@cute.jit``. One parameter, which is called ``stream`` or has the type ``CUstream``,
+        is the stream. The function must pass the stream to each launch.
     signature : str or sequence of str
         One token for each parameter that is neither a constant nor the stream, in the function's order: ``arg``,
         ``ret`` and ``inout`` with axes for a ``cute.Tensor``, ``attr.NAME:TYPE`` for a number. A tensor is compact and
         row-major, and its address is a multiple of 16 bytes. If an axis is a number, as in ``"arg[n 128]"``, the extent
-        is static. Leading axes ``...`` become the first axis of the tensor, of extent 1 if there are none.
+        is static. The axes that ``...`` stands for are merged into the tensor's first axis. If ``...`` stands for no
+        axes, this first axis has the extent 1.
     divisible : dict of str to int, optional
-        Divisors of extents by the names of their axes, such as ``{"n": 8}``. CuTe DSL may then use wider accesses, and
-        a call with another extent raises an error.
+        Dictionary from the name of an axis to a divisor of the axis's extent, such as ``{"n": 8}``. CuTe DSL may then
+        use wider memory accesses. A call whose extent is not a multiple of the divisor raises an error.
     compile_options : str, default ""
         Other options of ``cute.compile``, such as ``"--opt-level 2"``.
     compute_capability : str, optional
-        Architecture, such as ``"sm_90a"``. From 9.0 on, the suffix ``a`` is implied. The default is the architecture of
-        the GPU of this machine.
+        Architecture, such as ``"sm_90a"``. For 9.0 and later, the suffix ``a`` is implied. The default is the
+        architecture of the GPU of this machine.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches without running host code again. Pass False if the
         function does more than launch kernels.
     outs : ShapeDtypeStruct, sequence of them, or callable, optional
-        Shapes and dtypes of the results, unless `signature` declares them. A callable takes the inputs and the
+        Shape and dtype of each result, unless `signature` declares them. A callable receives the inputs and the
         attributes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. The default depends on the declared axes, see `KernelFunction.with_options`.
+        Method of ``jax.ffi.ffi_call``. The default depends on the declared axes: see `KernelFunction.with_options`.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory.
+        Dictionary from the index of an input to the index of the result that may share the input's memory.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     **constants
         Values of the function's ``cutlass.Constexpr`` parameters.
 
     Returns
     -------
     KernelFunction
-        Function that takes the inputs by position and the numbers by name, and returns the results.
+        Function that takes the inputs by position and the attributes by name, and returns the results.
 
     Raises
     ------
@@ -218,7 +219,7 @@ def cute_kernel(
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of cuTile, CuTe DSL, TileLang and FlashInfer.
+    - :doc:`/other-compilers`: kernels from cuTile, CuTe DSL, TileLang and FlashInfer.
 
     Examples
     --------

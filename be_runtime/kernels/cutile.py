@@ -178,7 +178,7 @@ def cutile_kernel(
     random: bool = False,
     **constants: Any,
 ) -> ArrayFunction:
-    """Make a cuTile kernel callable from JAX, launched natively on XLA's stream.
+    """Make a cuTile kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
     cuTile compiles the kernel when JAX first traces a call, for the dtypes and numbers of dimensions of the call. The
     cache keeps the machine code.
@@ -189,64 +189,66 @@ def cutile_kernel(
         Function decorated with ``@ct.kernel``.
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
-        ``scratch`` with axes for arrays, ``attr.NAME:TYPE`` for numbers. A parameter whose name is an axis of an input,
-        such as ``n``, has no token and gets the axis's extent. The token ``=n`` passes the extent of an axis.
+        ``scratch`` with axes for arrays, and ``attr.NAME:TYPE`` for numbers. A parameter with the name of an input's
+        axis, such as ``n``, needs no token: its value is the extent of the axis. The token ``=n`` passes the extent of
+        the axis ``n``.
     grid : int, str, tuple of int or str, or callable
-        Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and over
-        constants: ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
+        Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and the
+        names of constants, such as ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
     num_ctas : int, optional
-        Blocks of a cluster. The default is the value of ``@ct.kernel``.
+        Number of blocks per cluster. The default is the value of ``@ct.kernel``.
     occupancy : int, optional
         Expected number of blocks on a multiprocessor. The default is the value of ``@ct.kernel``.
     opt_level : int, optional
         Level of optimization, 0 to 3. The default is the value of ``@ct.kernel``.
     num_worker_warps : int, optional
-        Warps of each group of a warp-specialized kernel. The default is the value of ``@ct.kernel``.
+        Number of warps in each group of a warp-specialized kernel. The default is the value of ``@ct.kernel``.
     programmatic_dependent_launch : bool, default False
-        Let the kernel begin before the previous kernel ends. The kernel waits with
-        ``ct.grid_dependency_control_wait``.
+        Let the kernel start before the previous kernel ends. Your kernel must call ``ct.grid_dependency_control_wait``
+        before it uses memory that the previous kernel reads or writes.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
         `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
+        an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     **constants
-        Values of the function's ``ct.Constant`` parameters. Other parameters may also be given a constant value.
+        Values of the function's ``ct.Constant`` parameters. You can also pass a constant value for any other parameter.
 
     Returns
     -------
     callable
-        Function that takes the inputs by position and the numbers by name, and returns the results.
+        Function that takes the inputs by position and the attributes by name, and returns the results.
 
     Raises
     ------
     ImportError
         ``cuda.tile`` is not installed, or its release is not 1.7 or a later 1.x.
     ArgumentError
-        The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated
-        with ``@ct.kernel``. At a call: there is no GPU and no architecture is named.
+        The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated with
+        ``@ct.kernel``. At a call: no architecture is named, and the machine has no GPU.
     ToolchainError
-        At a call: cuTile's assembler ``tileiras`` is missing, or it is too old for the architecture, or the driver is
-        too old.
+        At a call: cuTile's assembler ``tileiras`` is missing or too old for the architecture, or the driver is too old.
     BuildError
         At a call: cuTile can't compile the kernel.
 
     See Also
     --------
-    - :doc:`/other-compilers`: kernels of cuTile, CuTe DSL, TileLang and FlashInfer.
+    - :doc:`/other-compilers`: kernels from cuTile, CuTe DSL, TileLang and FlashInfer.
 
     Examples
     --------

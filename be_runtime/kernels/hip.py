@@ -1,4 +1,4 @@
-"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD's GPUs; nothing launches it yet."""
+"""`hip_kernel`: a ``__global__`` function from HIP source text, compiled for AMD GPUs; nothing launches it yet."""
 
 from __future__ import annotations
 
@@ -64,50 +64,53 @@ def hip_kernel(
     extra_hip_cflags: Sequence[str] | None = None,
     extra_include_paths: Sequence[StrPath] | None = None,
 ) -> ArrayFunction:
-    """Compile a HIP kernel for AMD's GPUs, which nothing launches yet.
+    """Compile a HIP kernel for AMD GPUs; launching the kernel is not supported yet.
 
-    This function is experimental. A call checks its arguments, compiles the kernel with hipcc or clang++, keeps the
-    code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If ROCm is not
-    installed, this package's own header declares a small part of HIP.
+    This function is experimental. A call of the returned function checks the inputs, compiles the kernel with hipcc or
+    clang++, keeps the code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If
+    ROCm is not installed, a header of this package declares a small part of HIP.
 
     Parameters
     ----------
     source : str
         HIP source text with the kernel.
     name : str
-        Name of the kernel in C++: ``"scale"``, ``"ops::scale"``, or an instance of a template, ``"scale<float, 4>"``.
+        Name of the kernel in C++, such as ``"scale"`` or ``"ops::scale"``, or an instance of a template, such as
+        ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
-        a pointer to that many bytes of memory, after the results.
+        Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
+        kernel gets a pointer to ``4*n`` bytes of memory after the results.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
-        shapes and dtypes of the inputs.
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
+        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
-        Threads of a block along one to three axes, written as `grid` is.
+        Number of threads per block along one to three axes, in the same form as `grid`.
     shared_mem : int, str or callable, default 0
-        Bytes of dynamic shared memory of a block.
+        Dynamic shared memory per block, in bytes.
     offload_arch : str or list of str
         Architectures, such as ``"gfx942"``.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
+        an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     extra_hip_cflags : list of str, optional
         Arguments for clang, such as ``["-ffast-math"]``.
     extra_include_paths : list of str or Path, optional
@@ -121,21 +124,21 @@ def hip_kernel(
     Raises
     ------
     ArchError
-        `offload_arch` is not an architecture of AMD's GPUs.
+        `offload_arch` is not an architecture of AMD GPUs.
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        The source has no such kernel, or the signature is invalid.
+        The source does not define the kernel, or the signature is invalid.
     HipNotFoundError
-        At a call: no compiler of this machine compiles for the architecture.
+        At a call: no compiler on this machine compiles for the architecture.
     BuildError
-        At a call: the source doesn't compile.
+        At a call: the source can't be compiled.
     LoadError
-        At a call of a kernel that compiles: there is no launcher for AMD's GPUs.
+        At a call, after the compilation: launching on AMD GPUs is not supported.
 
     See Also
     --------
-    - `cuda_kernel`: compile a kernel for NVIDIA's GPUs.
+    - `cuda_kernel`: compile a kernel for NVIDIA GPUs.
     - :doc:`/other-compilers`: the search for a HIP compiler.
 
     Examples
@@ -186,7 +189,7 @@ def check_amd_archs(given: object) -> tuple[AmdArch, ...]:
     Raises
     ------
     ArchError
-        A text is not an architecture of AMD's GPUs.
+        A text is not an architecture of AMD GPUs.
     ArgumentError
         `given` has no architecture.
     """

@@ -63,7 +63,7 @@ class KernelImage(NamedTuple):
     entry : str
         Name of the kernel in the image.
     data : bytes
-        A cubin, PTX text, or a code object for AMD's GPUs.
+        A cubin, PTX text, or a code object for AMD GPUs.
     is_ptx : bool
         True for PTX.
     form : Form

@@ -228,58 +228,62 @@ def cuda_kernel(
     compute_capability: str | Sequence[str] | None = None,
     line_info: bool = False,
 ) -> ArrayFunction:
-    """Make a CUDA C++ kernel callable from JAX, launched natively on XLA's stream.
+    """Make a CUDA C++ kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
-    The kernel is compiled when JAX first traces a call, by NVRTC if it is installed, else by nvcc. The cache keeps the
+    When JAX first traces a call, NVRTC compiles the kernel, or nvcc if NVRTC is not installed. The cache keeps the
     machine code.
 
     Parameters
     ----------
     source : str
-        CUDA C++ source text with the kernel. It needs no host code.
+        CUDA C++ source text with the kernel. The text needs no host code.
     name : str
-        Name of the kernel in C++: ``"scale"``, ``"ops::scale"``, or an instance of a template, ``"scale<float, 4>"``.
+        Name of the kernel in C++, such as ``"scale"`` or ``"ops::scale"``, or an instance of a template, such as
+        ``"scale<float, 4>"``.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
-        a pointer to that many bytes of memory, after the results. A token ``attr.n=1`` gives a scalar a default. A
-        call may leave out an integer scalar with the name of an axis of an input: the kernel gets the axis's extent.
+        Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
+        kernel gets a pointer to ``4*n`` bytes of memory after the results. A token such as ``attr.n=1`` sets the
+        default of a scalar. If an integer scalar has the name of an input's axis, a call may leave out the scalar: the
+        kernel then gets the extent of the axis.
     grid : int, str, tuple of int or str, or callable
-        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and over integer
-        scalars: ``"ceil(n/256)"``, ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``, receives the
-        shapes and dtypes of the inputs.
+        Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
+        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
-        Threads of a block along one to three axes, written as `grid` is.
+        Number of threads per block along one to three axes, in the same form as `grid`.
     shared_mem : int, str or callable, default 0
-        Bytes of dynamic shared memory of a block.
+        Dynamic shared memory per block, in bytes.
     cluster : int or tuple of int, optional
-        Blocks of a thread block cluster along one to three axes.
+        Number of blocks per thread block cluster along one to three axes.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
+        an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     extra_cuda_cflags : list of str, optional
         Arguments for the compiler, such as ``["-DN=4"]``.
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``--use_fast_math`` to the compiler, for faster but less exact floating-point arithmetic.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
         `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     line_info : bool, default False
         Record source lines for profilers. The instructions stay the same.
@@ -287,26 +291,27 @@ def cuda_kernel(
     Returns
     -------
     callable
-        Function that takes the inputs by position and the kernel's scalars by name. It returns arrays in the structure
-        of `outs`. The kernel gets pointers to the inputs, which must be ``const``, and then pointers to the results.
+        Function that takes the inputs by position and the kernel's scalars by name, and returns arrays in the structure
+        of `outs`. The kernel gets pointers to the inputs, and then pointers to the results. The pointers to the inputs
+        must be ``const``.
 
     Raises
     ------
     ArgumentError
-        An argument has a wrong type or value. At a call: the inputs don't fit the kernel's parameters, or there is no
-        GPU and no architecture is named.
+        An argument has a wrong type or value. At a call: the inputs don't fit the kernel's parameters, or no
+        architecture is named and the machine has no GPU.
     SpecError
-        The source has no kernel of that name, or several, or the kernel has a parameter that can't be passed. The
+        The source defines no kernel of that name, or several, or a parameter of the kernel has an unsupported type. The
         signature is invalid or contradicts the kernel.
     BuildError
-        At a call: the source doesn't compile.
+        At a call: the source can't be compiled.
     ToolchainError
-        At a call: there is neither NVRTC nor nvcc.
+        At a call: neither NVRTC nor nvcc was found.
 
     See Also
     --------
     - `load_cuda_inline`: compile a kernel with host code.
-    - `cubin_kernel`: call a kernel that is compiled already.
+    - `cubin_kernel`: call a compiled kernel.
     - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
 
     Examples

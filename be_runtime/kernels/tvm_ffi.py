@@ -43,28 +43,28 @@ def load_tvm_ffi(
     name: str | None = None,
     **options: Any,
 ) -> CompiledModule:
-    """Load functions of a shared library with the TVM-FFI C ABI as a module of JAX functions.
+    """Load a shared library with the TVM-FFI C ABI as a module of JAX functions.
 
-    CuTe DSL, FlashInfer and ``tvm_ffi.cpp.build`` export such libraries. The module contains a copy of the library, and
-    calls it without Python.
+    CuTe DSL, FlashInfer and ``tvm_ffi.cpp.build`` write such libraries. The module contains a copy of the library, and
+    calls the copy without Python.
 
     Parameters
     ----------
     library : str or Path
         Shared library with symbols ``__tvm_ffi_<name>``.
     functions : dict of str to str
-        Tokens of each function, one for each parameter in the function's order. The tokens of an arg_spec are allowed,
-        and these: constants (``=3``, ``=0.5``, ``=true``, ``='text'``), ``=n`` for the extent of an axis, ``none``,
-        ``stream`` for the CUDA stream as a pointer, and ``stream:int64`` for the stream as a number. At the end,
-        ``returned[n]:float32`` declares an array that the function returns. If the library states the types of its
-        parameters, attributes need no types.
+        Tokens of each function: one token for each parameter, in the function's order. The tokens of an arg_spec are
+        allowed. Other tokens pass values: ``=3``, ``=0.5``, ``=true`` and ``='text'`` pass constants, ``=n`` passes the
+        extent of the axis ``n``, ``none`` passes None, ``stream`` passes the CUDA stream as a pointer, and
+        ``stream:int64`` passes the stream as a number. At the end, ``returned[n]:float32`` declares an array that the
+        function returns. If the library states the types of its parameters, attributes need no types.
     platform : {"cpu", "cuda"}, default "cpu"
-        Platform of the functions' arrays. A module for CUDA is compiled by nvcc.
+        Platform of the functions' arrays. nvcc compiles a module for CUDA.
     owned : bool, default False
-        Pass ``tvm::ffi::Tensor`` objects, as some functions require, which must not keep them after the call. If the
-        library states the types of its parameters, this argument is not needed.
+        Pass ``tvm::ffi::Tensor`` objects, which some functions require. The function must not keep these objects after
+        the call. If the library states the types of its parameters, this argument is not needed.
     name : str, optional
-        Name of the module. The default is the library's name without ``lib`` and its suffix.
+        Name of the module. The default is the file's name without ``lib`` and the suffix.
     **options
         Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on `platform`.
 
@@ -80,7 +80,7 @@ def load_tvm_ffi(
     SourceNotFoundError
         The file does not exist.
     ArgumentError
-        The file is not a shared library, or has no such function.
+        The file is not a shared library, or does not define one of the functions.
     SpecError
         The tokens are invalid, or differ from the types that the library states.
     RegistrationError
@@ -88,8 +88,8 @@ def load_tvm_ffi(
 
     See Also
     --------
-    - `tvm_ffi_function`: use a function object of this process.
-    - :doc:`/other-compilers`: libraries of CuTe DSL, FlashInfer and TileLang.
+    - `tvm_ffi_function`: call a function object.
+    - :doc:`/other-compilers`: libraries from CuTe DSL, FlashInfer and TileLang.
 
     Examples
     --------
@@ -158,21 +158,22 @@ def tvm_ffi_function(
     name: str | None = None,
     **options: Any,
 ) -> KernelFunction[..., Any]:
-    """Make a TVM-FFI function object of this process callable from JAX.
+    """Make a TVM-FFI function object callable from JAX.
 
-    Functions of ``tvm_ffi.load_module`` are such objects. The result works only in this process, so it can't be
-    exported.
+    For example, the functions of a module from ``tvm_ffi.load_module`` are such objects. The returned function works
+    only in this process, so `export` refuses it.
 
     Parameters
     ----------
     function : tvm_ffi.Function
-        Function object. It is kept until the process ends.
+        Function object, which is kept until the process ends.
     signature : str or sequence of str
         One token for each parameter, as for `load_tvm_ffi`.
     platform : {"cpu", "cuda"}, default "cpu"
         Platform of the function's arrays.
     owned : bool, default False
-        Pass ``tvm::ffi::Tensor`` objects, as some functions require, which must not keep them after the call.
+        Pass ``tvm::ffi::Tensor`` objects, which some functions require. The function must not keep these objects after
+        the call.
     name : str, default "tvm_ffi_function"
         Name in messages.
     **options
@@ -195,7 +196,7 @@ def tvm_ffi_function(
     See Also
     --------
     - `load_tvm_ffi`: load the functions of a library, which can be exported.
-    - :doc:`/other-compilers`: functions of TileLang and of TVM-FFI.
+    - :doc:`/other-compilers`: functions from TileLang and TVM-FFI.
 
     Examples
     --------

@@ -27,20 +27,20 @@ def warp_kernel(
     vmap_method: str = "sequential",
     **warp_options: Any,
 ) -> Callable[..., Any]:
-    """Make a Warp kernel callable from JAX, through Warp's own JAX support.
+    """Make a Warp kernel callable from JAX. Warp's own ``jax_kernel`` calls the kernel.
 
     Parameters
     ----------
     kernel : warp.Kernel
         Function decorated with ``@wp.kernel``. Its last parameters are the results.
     outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result. If the elements are vectors or matrices, the shape ends with the shape of an
-        element.
+        Shape and dtype of each result. If the elements are vectors or matrices, the shape of an element follows the
+        shape of the array.
     launch_dims : int or tuple of int, optional
-        Threads along each axis. The default is the shape of the first array.
+        Number of threads along each axis. The default is the shape of the first array.
     vmap_method : str, default "sequential"
-        Method of ``jax.ffi.ffi_call``. ``"sequential"`` is right for every kernel. If the method passes a whole batch,
-        Warp merges the batch with the first axis of each array, which is right for elementwise kernels only.
+        Method of ``jax.ffi.ffi_call``. ``"sequential"`` is correct for all kernels. If the method passes a whole batch,
+        Warp merges the batch with the first axis of each array. This is correct for elementwise kernels only.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 
@@ -48,8 +48,8 @@ def warp_kernel(
     -------
     callable
         Function that takes the inputs, which are arrays or static scalars, and returns arrays in the structure of
-        `outs`. It runs on GPUs and, from Warp 1.19 on, on the CPU. The kernel must not write to its inputs: nothing
-        prevents such a write, which changes values in other parts of the program.
+        `outs`. The function runs on GPUs and on the CPU. The kernel must not write to its inputs: nothing prevents such
+        a write, which changes values in other parts of the program.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def warp_kernel(
 
 
 def jaxtype_to_warptype(dtype: Any) -> Any:
-    """Return Warp's scalar type for a dtype.
+    """Return the Warp scalar type for a dtype.
 
     Parameters
     ----------
@@ -127,14 +127,14 @@ def jaxtype_to_warptype(dtype: Any) -> Any:
     Returns
     -------
     type
-        Scalar type of Warp, such as ``warp.float32``.
+        Warp scalar type, such as ``warp.float32``.
 
     Raises
     ------
     ImportError
         Warp is not installed.
     ArgumentError
-        The argument is not a dtype, or Warp has no such type.
+        The argument is not a dtype, or Warp does not support the dtype.
 
     See Also
     --------
@@ -164,7 +164,7 @@ def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
     Parameters
     ----------
     jax_info : ShapeDtypeStruct
-        Shape and dtype of the array. It has at least one axis.
+        Shape and dtype of an array with at least one axis.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def jaxinfo_to_warpinfo(jax_info: Any) -> Any:
     ImportError
         Warp is not installed.
     ArgumentError
-        The shape has no axes, or Warp has no such type.
+        The shape has no axes, or Warp does not support the dtype.
 
     See Also
     --------

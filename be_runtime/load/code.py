@@ -33,7 +33,7 @@ class EntryCode(Code):
         return tuple(module.export(self.name) for module in self.modules)
 
     def in_torch(self, function: KernelFunction[..., Any]) -> Any:
-        """Return the function for tensors of PyTorch."""
+        """Return the function for PyTorch tensors."""
         from be_runtime.torch import torch_function
 
         return torch_function(function)

@@ -403,7 +403,7 @@ PLATFORM_OWN = ("declarations", "function_names", "parts")
 
 
 class LoadedModule:
-    """Base class of loaded modules, for annotations.
+    """Base class of loaded modules, for type annotations.
 
     For a type checker, this class declares the attributes of a `CompiledModule`, but no functions. ``python -m
     be_runtime stubs`` writes a subclass with the functions of one module.

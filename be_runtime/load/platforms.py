@@ -18,7 +18,7 @@ from be_toolchain.find.record import device_archs
 
 
 class LoadedPlatformModule:
-    """Base class of modules for CPU and GPU, for annotations.
+    """Base class of modules for CPU and GPU, for type annotations.
 
     A type checker finds in this class the attributes of a `PlatformModule`, but no functions. ``python -m be_runtime
     stubs`` writes a subclass with the functions of one module.

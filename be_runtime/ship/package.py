@@ -51,8 +51,8 @@ def package_kernels(package: str) -> PackageKernels:
     """Return the kernels that a package declares in its ``kernels.toml``.
 
     Kernels that were built ahead of time, for example in a wheel, need no compiler. Other kernels are compiled at their
-    first use. With ``BE_JIT=never``, they raise an error instead. With ``BE_JIT=always``, kernels that were built ahead
-    of time are ignored.
+    first use. If ``BE_JIT=never`` is set, these other kernels raise an error. If ``BE_JIT=always`` is set, kernels that
+    were built ahead of time are ignored.
 
     Parameters
     ----------
@@ -62,17 +62,17 @@ def package_kernels(package: str) -> PackageKernels:
     Returns
     -------
     PackageKernels
-        Object with the modules as attributes: ``ops.module.function(...)``, or ``ops.function(...)`` if only one module
-        has the function. A module is loaded at its first use.
+        Object whose attributes are the modules, as in ``ops.module.function(...)``. If only one module defines a
+        function, ``ops.function(...)`` also calls the function. A module is loaded at its first use.
 
     Raises
     ------
     ArgumentError
-        There is no such package, or it declares no kernels.
+        The package does not exist or declares no kernels.
 
     See Also
     --------
-    - :doc:`/packages`: declare kernels, build wheels.
+    - :doc:`/packages`: declare kernels and build wheels.
 
     Examples
     --------

@@ -50,13 +50,13 @@ class ExportedProgram(bytes):
 
     See Also
     --------
-    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+    - :doc:`/exported-programs`: the content of a program, and the machines that run the program.
     """
 
     __slots__ = ()
 
     def save(self, path: StrPath) -> Path:
-        """Write the program to a file, or replace an older file by one atomic rename.
+        """Write the program to a file. An existing file is replaced atomically.
 
         Parameters
         ----------
@@ -107,23 +107,23 @@ def export(
     """Export a function and the machine code of its kernels as a program.
 
     `load_exported` loads the program on a machine without the sources, the cache or a compiler. The program consists of
-    the output of ``jax.export`` and the code of each kernel.
+    the output of ``jax.export`` and the machine code of each kernel.
 
     Parameters
     ----------
     function : callable
-        Function, jitted with ``jax.jit`` or not.
+        Function, which may be jitted.
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
-        ``"cpu"``, ``"cuda"`` or both. The default is the platform of JAX's default backend. This machine need not have
-        such devices.
+        ``"cpu"``, ``"cuda"`` or both platforms. The default is the platform of JAX's default backend. The machine that
+        exports needs no device of a platform.
     archs : str or sequence of str, optional
         GPU architectures, such as ``"8.0,9.0"``. By default, each kernel is exported for the architectures for which
-        this process compiled it.
+        this process compiled the kernel.
     baseline : str, optional
-        Level of x86-64 whose instructions host code may use. The default is ``"x86-64-v3"``, which includes AVX2. With
-        an empty string, host code runs on every x86-64 machine.
+        Level of x86-64 whose instructions host code may use. The default is ``"x86-64-v3"``, which includes AVX2. If
+        the level is an empty string, host code runs on any x86-64 machine.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def export(
     See Also
     --------
     - `load_exported`: load the program.
-    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+    - :doc:`/exported-programs`: the content of a program, and the machines that run the program.
 
     Examples
     --------
@@ -258,7 +258,7 @@ class LoadedProgram:
 
     See Also
     --------
-    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+    - :doc:`/exported-programs`: the content of a program, and the machines that run the program.
     """
 
     def __init__(self, program: Any) -> None:
@@ -301,35 +301,36 @@ def load_exported(
 ) -> LoadedProgram:
     """Load an exported program and register its kernels.
 
-    This function runs code of the program, so load only programs that you trust. Kernels for platforms that this
-    machine lacks are not registered. No kernel is compiled, and no file is written. JAX's backends are started.
+    This function runs code from the program, so load only programs that you trust. Only kernels for platforms of this
+    machine are registered. No kernel is compiled, and no file is written. JAX's backends are started.
 
     Parameters
     ----------
     data_or_path : bytes, str or Path
-        Result of `export`, or the path of its file. Other users must not have permission to write to the file.
+        Result of `export`, or the path of a saved program. Other users must not have permission to write to the file.
     expected_sha256 : str, optional
-        SHA-256 hash of the bytes, in hexadecimal digits. If it differs, the bytes are refused before they are parsed.
+        SHA-256 hash of the bytes, in hexadecimal digits. If the hash differs, the bytes are refused before they are
+        parsed.
     verify : callable, optional
-        Function that gets the bytes before they are parsed, for example to check a signature. It refuses them by an
-        exception or by the value False.
+        Function that is called with the bytes before they are parsed, for example to check a signature. To refuse the
+        bytes, the function raises an exception or returns False.
 
     Returns
     -------
     LoadedProgram
-        Program. ``program.call(...)`` takes the arguments of the exported function.
+        Program, whose method ``program.call(...)`` takes the arguments of the exported function.
 
     Raises
     ------
     LoadError
-        The program is damaged or refused, has the format of another release, or is for other machines.
+        The program is damaged or refused, has an unsupported format, or is for other machines.
     ArgumentError
         An argument has a wrong type, or the file can't be read.
 
     See Also
     --------
     - `export`: make the program.
-    - :doc:`/exported-programs`: the content of a program, and machines that run it.
+    - :doc:`/exported-programs`: the content of a program, and the machines that run the program.
 
     Examples
     --------

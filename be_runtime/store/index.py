@@ -74,7 +74,7 @@ class CodeImage(NamedTuple):
     Parameters
     ----------
     kind : {"library", "cubin", "ptx", "hsaco", "program"}
-        An hsaco is a code object for AMD's GPUs, a program is the output of ``jax.export``.
+        An hsaco is a code object for AMD GPUs, a program is the output of ``jax.export``.
     platform : str
         JAX's name of the platform: ``"cpu"``, ``"CUDA"`` or ``"ROCM"``; empty for a program.
     size : int

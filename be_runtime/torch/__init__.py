@@ -340,7 +340,7 @@ def torch_function(function: KernelFunction[..., Any]) -> TorchFunction | Platfo
 
 
 def functions(module: Functions) -> ForeignFunctions:
-    """Return the functions of a module for PyTorch tensors.
+    """Return a module's functions in a form that takes PyTorch tensors.
 
     A function takes contiguous tensors by position and attributes by name, and returns new tensors. The arg_spec
     declares the shapes and dtypes of these tensors. The tensors must be on a device of the module's platform.

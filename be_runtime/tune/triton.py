@@ -70,7 +70,7 @@ def triton_kernel(
     random: bool = False,
     **constants: Any,
 ) -> ArrayFunction:
-    """Make a Triton kernel callable from JAX, launched natively on XLA's stream.
+    """Make a Triton kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
     Triton compiles the kernel when JAX first traces a call, for the dtypes of the call. The cache keeps the machine
     code.
@@ -81,55 +81,59 @@ def triton_kernel(
         Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
-        ``scratch`` with axes for pointers, ``attr.NAME:TYPE`` for numbers. A parameter whose name is an axis of an
-        input, such as ``n``, has no token and gets the axis's extent. The token ``=n`` passes the extent of an axis,
-        ``=1`` a constant, and ``none`` the pointer None.
+        ``scratch`` with axes for pointers, and ``attr.NAME:TYPE`` for numbers. A parameter with the name of an input's
+        axis, such as ``n``, needs no token: its value is the extent of the axis. The token ``=n`` passes the extent of
+        the axis ``n``, ``=1`` passes the number 1, and ``none`` passes None in place of a pointer.
     grid : int, str, tuple of int or str, or callable
-        Number of programs along one to three axes. A string is arithmetic over the axes of the signature and over
-        constants: ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
+        Number of programs along one to three axes. A string is arithmetic over the axes of the signature and the names
+        of constants, such as ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
     num_warps : int, optional
-        Warps of a program. The default is the value of the ``triton.Config``, or 4.
+        Number of warps per program. The default is the value of the ``triton.Config``, or 4.
     num_stages : int, optional
-        Stages of software pipelines. The default is the value of the ``triton.Config``, or Triton's default.
+        Number of stages in software pipelines. The default is the value of the ``triton.Config``, or Triton's default.
     num_ctas : int, optional
-        Blocks of a cluster. The default is the value of the ``triton.Config``, or 1.
+        Number of blocks per cluster. The default is the value of the ``triton.Config``, or 1.
     maxnreg : int, optional
-        Limit for the registers of a thread.
+        Maximum number of registers per thread.
     launch_pdl : bool, default False
-        Let the kernel begin before the previous kernel ends. The kernel waits with ``tl.extra.cuda.gdc_wait``.
+        Let the kernel start before the previous kernel ends. Your kernel must call ``tl.extra.cuda.gdc_wait`` before it
+        uses memory that the previous kernel reads or writes.
     block_shapes : dict of str to sequence of (int or str), optional
         Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. The launcher makes
         a descriptor of the parameter's array at each call.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. By default, they come from the first of these that has any:
+        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
         `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
+        an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets a pointer to each.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets a pointer to the input and a pointer to the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
     **constants
         Values of the function's ``tl.constexpr`` parameters.
 
     Returns
     -------
     callable
-        Function that takes the inputs by position and the numbers by name, and returns the results. If `function` is
-        decorated with ``@triton.autotune``, it also has the methods ``tune`` and ``config`` of `Tuned`.
+        Function that takes the inputs by position and the attributes by name, and returns the results. If `function` is
+        decorated with ``@triton.autotune``, the returned function also has the methods ``tune`` and ``config`` of
+        `Tuned`.
 
     Raises
     ------
@@ -137,8 +141,8 @@ def triton_kernel(
         Triton 3 is not installed.
     ArgumentError
         The tokens don't fit the function's parameters, `function` is not decorated with ``@triton.jit``, an option has
-        a wrong value, or a decorator has a hook, which would run Python at a launch. At a call: there is no GPU and no
-        architecture is named.
+        a wrong value, or a decorator has a hook, which would run Python at a launch. At a call: no architecture is
+        named, and the machine has no GPU.
     BuildError
         At a call: Triton can't compile the kernel.
 

@@ -48,7 +48,7 @@ class Device(NamedTuple):
 
 
 class DeviceReport(NamedTuple):
-    """The driver's versions and the visible GPUs, from `probe_devices`.
+    """The versions of the driver and the visible GPUs, from `probe_devices`.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class DeviceReport(NamedTuple):
 
 
 def probe_devices(system: System | None = None) -> DeviceReport:
-    """Ask the driver for the version of the driver and for the GPUs.
+    """Query the versions of the driver and the visible GPUs.
 
     If the machine has no driver or no GPU, `probe_devices` raises no error.
 

@@ -1,4 +1,4 @@
-"""HIP for AMD's GPUs: the first hipcc or clang++ that compiles for an architecture, with ROCm or without it."""
+"""HIP for AMD GPUs: the first hipcc or clang++ that compiles for an architecture, with ROCm or without it."""
 
 from __future__ import annotations
 

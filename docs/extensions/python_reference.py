@@ -1,4 +1,6 @@
-"""Leaves internals out of the Python reference: fields of named tuples and parameters that only the code passes.
+"""Leaves internals out of the Python reference, and describes aliases in its tables.
+
+The internals are fields of named tuples and parameters that only the code passes.
 
 The fields of a class are in the text of the class.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.ext.autosummary import Autosummary, import_by_name
 
 CONSTRUCTED = {
     "be_runtime.BenchmarkConfig",
@@ -30,8 +33,22 @@ def leave_out_parameters(
     return ("", "") if signature and what in {"class", "exception"} and name not in CONSTRUCTED else None
 
 
+class Summary(Autosummary):
+    """The directive `autosummary`. The row of an alias, which has no docstring, names the class."""
+
+    def get_items(self, names: list[str]) -> list[tuple[str, str | None, str, str]]:
+        """Return the rows of a table: the name, the signature, the description, and the full name."""
+        rows = super().get_items(names)
+        return [
+            row if row[2] else (*row[:2], f"The same class as ``{import_by_name(row[3])[1].__name__}``.", row[3])
+            for row in rows
+        ]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
+    app.setup_extension("sphinx.ext.autosummary")
+    app.add_directive("autosummary", Summary, override=True)
     app.connect("autodoc-skip-member", leave_out_fields)
     app.connect("autodoc-process-signature", leave_out_parameters)
     return {"parallel_read_safe": True}

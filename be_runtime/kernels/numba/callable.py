@@ -1,4 +1,4 @@
-"""`numba_cuda_callable`: make a Python function that launches kernels on the stream callable from JAX."""
+"""`numba_cuda_callable`: call a Python function that launches Numba CUDA kernels on XLA's stream."""
 
 from __future__ import annotations
 
@@ -364,42 +364,43 @@ def numba_cuda_callable(
     graph: bool = False,
     **call_options: Unpack[KernelOptions],
 ) -> Function:
-    """Make a Python function that launches Numba CUDA kernels callable from JAX.
+    """Wrap a Python function that launches Numba CUDA kernels, so that JAX can call it.
 
     Parameters
     ----------
     func : callable
         Function, called as ``func(*inputs, *outputs, stream)`` with Numba's device arrays and Numba's object for the
-        stream of the call. If numba-cuda and numba-cuda-mlir are installed, the objects belong to the package whose
-        kernels `func` names, else to numba-cuda. `func` must launch everything on that stream, and write all of its
-        outputs. It must not write to its inputs: nothing prevents such a write, which changes values in other parts of
-        the program.
+        stream of the call. If both numba-cuda and numba-cuda-mlir are installed, and `func` uses a kernel of
+        numba-cuda-mlir, these objects come from numba-cuda-mlir. Otherwise numba-cuda takes precedence. `func` must
+        launch everything on the stream of the call, and write all outputs. `func` must not write to the inputs: nothing
+        prevents such a write, which changes values in other parts of the program.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     signature : str or sequence of str, optional
-        Arrays of the function as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, `func` gets
-        an array of that many uint8 after the outputs.
+        Arrays of the function as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``,
+        `func` gets an array of ``4*n`` uint8 elements after the outputs.
     graph : bool, default False
         Let XLA record the launches of `func` in a CUDA graph and replay them without Python. `func` must then launch
-        the same work in all calls for the same shapes. When JAX traces a call, `func` runs once on zeros, on each
-        device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches nothing on the
-        stream, or if a replay leaves an output unwritten.
+        the same work in all calls with the same shapes. When JAX traces a call, `func` runs once with zeros as inputs,
+        on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches nothing
+        on the stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With each method, `func` is called for each element of the batch, with the
-        arrays of that element.
+        Method of ``jax.ffi.ffi_call``. With all methods, `func` is called for each element of the batch, with the
+        arrays of this element.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the output that begins with the input's content.
+        Dictionary from the index of an input to the index of an output. When `func` is called, the output contains the
+        input's values.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 
     Returns
     -------
@@ -413,8 +414,8 @@ def numba_cuda_callable(
     TypeError
         `func` can't be called.
     ArgumentError
-        An argument has a wrong type or value. At a call: the number of inputs is wrong, or, with `graph`, `func` can't
-        be recorded.
+        An argument has a wrong type or value. At a call: the number of inputs is wrong, or `graph` is True and CUDA
+        can't record `func`.
 
     See Also
     --------

@@ -403,33 +403,35 @@ def numba_kernel(
     Parameters
     ----------
     kernel : function decorated with ``@numba.njit``
-        Kernel that takes the inputs and then the results as C-contiguous arrays, and returns nothing. It can't write to
-        its inputs. It must write all elements of its results, which are uninitialized.
+        Kernel that takes the inputs and then the results as C-contiguous arrays, and returns nothing. The kernel can't
+        write to the inputs. The kernel must write all elements of the results, which are uninitialized.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
-        an array of that many uint8 after the results.
+        Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
+        kernel gets an array of ``4*n`` uint8 elements after the results.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch:
-        ``"broadcast_all"`` and ``"expand_dims"`` run it for all elements in one call, ``"sequential"`` in a loop of
-        XLA. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch. With
+        ``"broadcast_all"`` and ``"expand_dims"``, one call runs the kernel for all elements. With ``"sequential"``, an
+        XLA loop calls the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that begins with the input's content.
+        Dictionary from the index of an input to the index of a result. When the kernel starts, the result contains the
+        input's values.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
-        a row-major array of the same shape.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads the memory as a
+        row-major array of the same shape.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
-        shape.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes to the memory
+        as to a row-major array of the same shape.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 
     Returns
     -------
@@ -443,12 +445,12 @@ def numba_kernel(
     ImportError
         Numba is not installed.
     ArgumentError
-        An argument has a wrong type or value. At a call: the arrays are not as declared, or Numba lacks the dtype of an
-        input.
+        An argument has a wrong type or value. At a call: the arrays don't fit the declaration, or Numba does not
+        support the dtype of an input.
     SpecError
         The signature is invalid.
     BuildError
-        At a call: Numba can't compile the kernel, for example because it writes to an input.
+        At a call: Numba can't compile the kernel, for example because the kernel writes to an input.
 
     See Also
     --------

@@ -120,7 +120,7 @@ def build_host_kernel(kernel: Any, signature: cpu.Signature, session: registry.S
     BuildError
         Numba can't compile the kernel, or its code needs more than the C library.
     ToolchainError
-        There is no C++ compiler.
+        No C++ compiler was found.
     """
     name = cpu.check_kernel(kernel).py_func.__name__
     content = function_content(kernel)

@@ -468,52 +468,56 @@ def numba_cuda_kernel(
     shared_mem: Size = 0,
     **call_options: Unpack[KernelOptions],
 ) -> ArrayFunction:
-    """Make a Numba CUDA kernel callable from JAX, launched natively on XLA's stream.
+    """Make a Numba CUDA kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
-    Numba compiles the kernel when JAX first traces a call. The cache keeps the machine code, until the kernel or a
-    function that it calls changes. A launch runs no Python, and a CUDA graph can record it.
+    Numba compiles the kernel when JAX first traces a call. The cache keeps the machine code. Numba compiles the kernel
+    again after a change of the kernel or of a function that the kernel calls. A launch runs no Python, and CUDA graphs
+    can record the launch.
 
     Parameters
     ----------
     kernel : CUDADispatcher
-        Function decorated with ``@cuda.jit`` of numba-cuda or of its successor, numba-cuda-mlir. It takes the inputs,
-        which it can't write to, and then the results.
+        Function decorated with ``@cuda.jit`` from numba-cuda or its successor numba-cuda-mlir. The function takes the
+        inputs and then the results. The function can't write to the inputs.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     signature : str or sequence of str, optional
-        Arrays of the kernel as an arg_spec: ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the kernel gets
-        an array of that many uint8 after the results.
+        Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
+        kernel gets an array of ``4*n`` uint8 elements after the results.
     grid : int, str, tuple of int or str, or callable, optional
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature, such as
         ``"ceil(n/256)"``. A callable receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable, optional
-        Threads of a block along one to three axes, written as `grid` is. Pass `grid` and `block`, or `launch_dims`.
+        Number of threads per block along one to three axes, in the same form as `grid`. Pass either `grid` and `block`,
+        or `launch_dims`.
     launch_dims : int, str, tuple of int or str, or callable, optional
         Number of threads along one to three axes, from which `grid` and `block` are computed.
     threads_per_block : int, default 256
-        Number of threads per block for `launch_dims`: 256 gives blocks of 256, 16 x 16 or 8 x 8 x 4.
+        Number of threads per block for `launch_dims`: 256 means blocks of 256, 16 x 16 or 8 x 8 x 4 threads.
     shared_mem : int, str or callable, default 0
-        Bytes of dynamic shared memory of a block.
+        Dynamic shared memory per block, in bytes.
     vmap_method : str, optional
         Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch. If the method
         passes a whole batch, and the kernel leaves the y or the z axis of the grid unused, one launch runs the whole
-        batch. The default is ``"broadcast_all"`` if all arrays of the signature have leading axes, ``[... n]``, and
-        ``"sequential"`` if all have other axes. Without axes, ``vmap`` needs this argument.
+        batch. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If the
+        axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for an
+        array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
-        Index of an input to the index of the result that may use its memory. The kernel gets both arrays.
+        Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
+        gets the input and the result.
     has_side_effect : bool, default False
-        Run the kernel even if no result is used. XLA chooses the order of such calls.
+        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
-        Run all calls with this option in the order of the program. It implies `has_side_effect`.
+        Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel indexes the memory as
-        a row-major array of the same shape.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads the memory as a
+        row-major array of the same shape.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory. The kernel writes the memory as a row-major array of the same
-        shape.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes to the memory
+        as to a row-major array of the same shape.
     random : bool, default False
-        Declare that results differ from call to call. Otherwise checked mode reports the difference.
+        Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 
     Returns
     -------
@@ -527,8 +531,8 @@ def numba_cuda_kernel(
     TypeError
         `kernel` is not decorated with ``@cuda.jit``.
     ArgumentError
-        Both `grid` and `launch_dims` are given, or neither, or a number exceeds CUDA's limits. At a call: the kernel
-        can't take the inputs, or it writes to one.
+        Both `grid` and `launch_dims` are given, or neither is given, or a number exceeds CUDA's limits. At a call: the
+        kernel can't take the inputs, or writes to an input.
     BuildError
         At a call: Numba can't compile the kernel.
 

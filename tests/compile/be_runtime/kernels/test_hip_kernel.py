@@ -1,4 +1,4 @@
-"""HIP kernels become code objects of AMD's GPUs, once; nothing launches them, and the error says so."""
+"""HIP kernels become code objects of AMD GPUs, once; nothing launches them, and the error says so."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_clang_that_does_not_know_the_architecture_is_named():
 
 
 def test_architectures_are_checked_at_once():
-    with pytest.raises(ArchError, match="'sm_90' is not an architecture of AMD's GPUs"):
+    with pytest.raises(ArchError, match="'sm_90' is not an architecture of AMD GPUs"):
         be_runtime.hip_kernel(SOURCE, "other", grid=1, block=1, outs=None, offload_arch=["gfx942", "sm_90"])
     with pytest.raises(be_runtime.ArgumentError, match="offload_arch must be"):
         be_runtime.hip_kernel(SOURCE, "other", grid=1, block=1, outs=None, offload_arch=[])

@@ -1,4 +1,4 @@
-"""A kernel for AMD's GPUs in the values that CUDA's kernels have: records, images, and no launcher."""
+"""A kernel for AMD GPUs in the values that CUDA's kernels have: records, images, and no launcher."""
 
 from __future__ import annotations
 

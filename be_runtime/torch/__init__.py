@@ -128,6 +128,7 @@ class TorchFunction(ForeignFunction):
         self._platform = "cpu" if export.platform == "cpu" else "cuda"
         super().__init__(export, TorchArrays(self._platform))
         self._torch, self._is_compiling, self._modes = torch, torch.compiler.is_compiling, _python_dispatch
+        self._count_modes = torch._C._len_torch_dispatch_stack  # noqa: SLF001 - no public name
         self.is_grad_enabled = torch.is_grad_enabled
         self._has_transforms, self._forward_mode = torch._C._are_functorch_transforms_active, forward_ad  # noqa: SLF001
         self._function, self._fast = function, None
@@ -155,7 +156,9 @@ class TorchFunction(ForeignFunction):
         elif self._forward_mode._current_level >= 0:  # noqa: SLF001 - no public name
             text = f"{self.__qualname__}: a compiled program loses the tangents of forward mode"
             raise ArgumentError(text, hints=("use torch.autograd in place of jvp",))
-        if is_compiling or self._modes._is_in_torch_dispatch_mode:  # noqa: SLF001 - its function takes longer
+        # The flag is of all threads, and false if another thread leaves its mode first; the number is without modes of
+        # pre_dispatch.
+        if is_compiling or self._modes._is_in_torch_dispatch_mode or self._count_modes() != 0:  # noqa: SLF001
             route = self.route(given) or "operator"
         else:
             plan = self.plan(given, attributes)

@@ -85,7 +85,7 @@ def with_source(finding: Finding) -> Finding:
 
 
 class Findings(Sequence[Finding]):
-    """The findings of checked mode: a sequence of `Finding`, in the order in which they were found.
+    """The findings of checked mode: a sequence of `Finding`, in the order of discovery.
 
     Attributes
     ----------

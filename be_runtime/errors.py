@@ -286,7 +286,7 @@ class FindingError(BeRuntimeError, RuntimeError):
         self.findings = findings
 
 
-# brainevent's names of these errors, so that programs that catch them run with `import be_runtime as brainevent`.
+# brainevent's names for these errors, so that programs that catch them run with `import be_runtime as brainevent`.
 BrainEventError = errors.KernelError
 CUDANotInstalledError = NvccNotFoundError = errors.CudaNotFoundError
 GpuArchDetectionError = UnsupportedArchError = errors.ArchError

@@ -190,8 +190,8 @@ def cutile_kernel(
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
         ``scratch`` with axes for arrays, and ``attr.NAME:TYPE`` for numbers. A parameter with the name of an input's
-        axis, such as ``n``, needs no token: its value is the extent of the axis. The token ``=n`` passes the extent of
-        the axis ``n``.
+        axis, such as ``n``, needs no token: the value of the parameter is the extent of the axis. The token ``=n``
+        passes the extent of the axis ``n``.
     grid : int, str, tuple of int or str, or callable
         Number of tile blocks along one to three axes. A string is arithmetic over the axes of the signature and the
         names of constants, such as ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
@@ -205,7 +205,7 @@ def cutile_kernel(
         Number of warps in each group of a warp-specialized kernel. The default is the value of ``@ct.kernel``.
     programmatic_dependent_launch : bool, default False
         Let the kernel start before the previous kernel ends. Your kernel must call ``ct.grid_dependency_control_wait``
-        before it uses memory that the previous kernel reads or writes.
+        before using memory that the previous kernel reads or writes.
     compute_capability : str or list of str, optional
         Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
         `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.

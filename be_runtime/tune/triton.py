@@ -82,8 +82,8 @@ def triton_kernel(
     signature : str or sequence of str
         One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
         ``scratch`` with axes for pointers, and ``attr.NAME:TYPE`` for numbers. A parameter with the name of an input's
-        axis, such as ``n``, needs no token: its value is the extent of the axis. The token ``=n`` passes the extent of
-        the axis ``n``, ``=1`` passes the number 1, and ``none`` passes None in place of a pointer.
+        axis, such as ``n``, needs no token: the value of the parameter is the extent of the axis. The token ``=n``
+        passes the extent of the axis ``n``, ``=1`` passes the number 1, and ``none`` passes None in place of a pointer.
     grid : int, str, tuple of int or str, or callable
         Number of programs along one to three axes. A string is arithmetic over the axes of the signature and the names
         of constants, such as ``"ceil(n/BLOCK)"``. A callable receives the shapes and dtypes of the inputs.
@@ -96,8 +96,8 @@ def triton_kernel(
     maxnreg : int, optional
         Maximum number of registers per thread.
     launch_pdl : bool, default False
-        Let the kernel start before the previous kernel ends. Your kernel must call ``tl.extra.cuda.gdc_wait`` before it
-        uses memory that the previous kernel reads or writes.
+        Let the kernel start before the previous kernel ends. Your kernel must call ``tl.extra.cuda.gdc_wait`` before
+        using memory that the previous kernel reads or writes.
     block_shapes : dict of str to sequence of (int or str), optional
         Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. The launcher makes
         a descriptor of the parameter's array at each call.

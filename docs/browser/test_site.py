@@ -266,3 +266,7 @@ def test_the_index_of_search_has_every_page():
     index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
     special = {"genindex", "search", "py-modindex", "cpp-modindex"}
     assert {name.removesuffix(".html") for name in NAMES} - special <= set(index["docnames"])
+
+
+def test_each_row_of_the_python_reference_has_a_description():
+    assert "<td><p></p></td>" not in (SITE / "reference" / "python.html").read_text(encoding="utf-8")

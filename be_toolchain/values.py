@@ -30,7 +30,7 @@ class ToolchainRequest(NamedTuple):
     See Also
     --------
     - `resolve`: find the parts.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class HostCompiler(NamedTuple):
     path : Path
         Absolute path of the program. A symbolic link, for example to ccache, is not resolved.
     family : {"gcc", "clang"}
-        Compiler whose options this compiler takes.
+        Family of the compiler, which determines the names of the options.
     version : str
         Version, such as ``"12.2.0"``.
     target : str
@@ -61,13 +61,13 @@ class HostCompiler(NamedTuple):
     found_via : str
         Search step that found the compiler, such as ``"PATH"`` or ``"BE_CXX"``.
     banner : str
-        First line of the compiler's version output, which names the distribution's build.
+        Version line that the compiler prints. The line names the distribution's build.
     content : str
         Hash of the compiler's file, because an edited wrapper script may still print the same version.
 
     See Also
     --------
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     path: Path
@@ -107,13 +107,13 @@ class Component(NamedTuple):
     path : Path
         A file of the part.
     version : str
-        Version; empty if it is unknown.
+        Version; empty if the version is unknown.
     source : str
         Source of the version, such as ``"ptxas --version"``, or the reason why the version is unknown.
 
     See Also
     --------
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     name: str
@@ -231,7 +231,7 @@ class CudaToolkit(NamedTuple):
     release : str
         Release, such as ``"13.0"``.
     compiler : object
-        Compiler of CUDA sources, nvcc or clang. The properties below read its fields.
+        Compiler of CUDA sources, nvcc or clang. The properties below read the fields of this object.
     include_dirs : tuple of Path
         Folders of headers, in search order.
     library_dirs : tuple of Path
@@ -257,7 +257,7 @@ class CudaToolkit(NamedTuple):
 
     See Also
     --------
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     root: Path
@@ -282,7 +282,7 @@ class CudaToolkit(NamedTuple):
 
     @property
     def host_compiler(self) -> HostCompiler:
-        """The compiler of host code: the value of nvcc's ``-ccbin``, or the clang that compiles CUDA."""
+        """The compiler of host code, which is the value of nvcc's ``-ccbin`` or the clang that compiles CUDA."""
         return self.compiler.host
 
     @property
@@ -318,12 +318,12 @@ def check_archs(archs: tuple[Arch, ...], toolkit: CudaToolkit) -> None:
     Raises
     ------
     ArchError
-        The toolkit cannot target one of the architectures. The hint lists the architectures that it can target.
+        The toolkit cannot target one of the architectures. The hint lists the supported architectures.
 
     See Also
     --------
     - `parse_archs`: read architectures.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
 
     Examples
     --------
@@ -363,12 +363,12 @@ class Toolchain(NamedTuple):
     environment : tuple of (str, str)
         Names and values of the environment variables that change the output of the compilers, sorted.
     warnings : tuple
-        Warnings, each with a ``message`` and a ``hint``. They are not part of the fingerprint.
+        Warnings, each with a ``message`` and a ``hint``. The fingerprint does not depend on the warnings.
 
     See Also
     --------
     - `resolve`: find a toolchain.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     cxx: HostCompiler | None = None
@@ -399,7 +399,7 @@ class Toolchain(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 hash of the compilers and their environment, as 64 hexadecimal digits."""
+        """The SHA-256 hash of the compilers and of `environment`, as 64 hexadecimal digits."""
         import hashlib
 
         digest = hashlib.sha256()

@@ -39,7 +39,7 @@ class Device(NamedTuple):
     See Also
     --------
     - `probe_devices`: return the GPUs of this machine.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody calls here
@@ -53,9 +53,9 @@ class DeviceReport(NamedTuple):
     Attributes
     ----------
     driver_version : str or None
-        Newest CUDA version that the driver supports, such as ``"13.0"``; None if it is unknown.
+        Newest CUDA version that the driver supports, such as ``"13.0"``; None if the version is unknown.
     driver_release : str or None
-        Release of the driver, such as ``"580.82.07"``; None if it is unknown.
+        Release of the driver, such as ``"580.82.07"``; None if the release is unknown.
     devices : tuple of Device
         Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders GPUs.
     found_via : str
@@ -65,7 +65,7 @@ class DeviceReport(NamedTuple):
 
     See Also
     --------
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
     """
 
     driver_version: str | None = None
@@ -76,7 +76,7 @@ class DeviceReport(NamedTuple):
 
 
 def probe_devices(system: System | None = None) -> DeviceReport:
-    """Query the versions of the driver and the visible GPUs.
+    """Return the versions of the NVIDIA driver and the visible GPUs.
 
     If the machine has no driver or no GPU, `probe_devices` raises no error.
 
@@ -93,7 +93,7 @@ def probe_devices(system: System | None = None) -> DeviceReport:
     See Also
     --------
     - `device_archs`: return only the architectures, and keep the answer in a folder.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
 
     Examples
     --------

@@ -298,7 +298,7 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     See Also
     --------
     - `probe_devices`: return the GPUs with their names, and the versions of the driver.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
 
     Examples
     --------
@@ -374,7 +374,7 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        The search rejected all CUDA toolkits, at least one of them because its parts come from different releases.
+        The search rejected all CUDA toolkits, at least one toolkit because it mixes parts of different releases.
     UnsupportedHostCompilerError
         The toolkit accepts none of this machine's C++ compilers, or rejects the compiler that you named.
     PreferenceError
@@ -383,7 +383,7 @@ def resolve(
     See Also
     --------
     - :doc:`/toolchain-install`: install the missing parts.
-    - :doc:`/toolchain`: the search order, and how to steer it.
+    - :doc:`/toolchain`: the search order, and the settings that change the order.
 
     Examples
     --------

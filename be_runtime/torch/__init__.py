@@ -158,7 +158,8 @@ class TorchFunction(ForeignFunction):
             raise ArgumentError(text, hints=("use torch.autograd in place of jvp",))
         # The flag is of all threads, and false if another thread leaves its mode first; the number is without modes of
         # pre_dispatch.
-        if is_compiling or self._modes._is_in_torch_dispatch_mode or self._count_modes() != 0:  # noqa: SLF001
+        is_in_mode = not is_compiling and (self._modes._is_in_torch_dispatch_mode or self._count_modes() != 0)  # noqa: SLF001
+        if is_compiling or (is_in_mode and not self._torch.jit.is_tracing()):
             route = self.route(given) or "operator"
         else:
             plan = self.plan(given, attributes)

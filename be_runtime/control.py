@@ -472,8 +472,8 @@ def register_ffi_target(
     handler : CompiledModule or capsule
         Module, or a handler from `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; required for a module. In brainevent, the third positional argument is the
-        platform. If `handler` is a capsule, this argument is therefore taken as the platform.
+        Name of the module's function; required for a module. If `handler` is a capsule, this argument sets the
+        platform, as `platform` does.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.

@@ -115,7 +115,7 @@ def test_the_command_lists_phases_and_commands_the_longest_first(tmp_path: Path,
     assert [line.split() for line in mm.splitlines()] == [
         ["load", "mm,", "process", "7:", "9.0", "ms"], ["phases"], ["4.5", "ms", "ninja"],
         ["2.7", "ms", "between", "the", "phases"], ["1.5", "ms", "hash", "inputs", "(2", "times)"],
-        ["0.3", "ms", "open"], ["commands,", "some", "of", "them", "at", "once"],
+        ["0.3", "ms", "open"], ["commands,", "some", "of", "which", "ran", "in", "parallel"],
         ["5.0", "ms", r"compiling\x1b\x0a"], ["2.0", "ms", "linking"],
     ]  # fmt: skip
     assert nn.splitlines()[1:] == ["  phases", "         0.3 ms  between the phases", "         0.1 ms  look up"]

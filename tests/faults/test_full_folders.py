@@ -139,7 +139,7 @@ def test_at_every_stage_of_a_publication(tmp_path: Path):
 
 
 def test_at_every_stage_of_a_build(tmp_path: Path):
-    levels = [*range(0, 40, 2), *range(40, 120, 4)] if LEVEL else [2, 40]
+    levels = [*range(0, 40, 2), *range(40, 120, 4)] if LEVEL else [2, 60]
     failed, worked = _counts(tmp_path, f"LEVELS = {levels}\n{_REAL}")
     assert failed > 0
     assert worked > 0

@@ -15,7 +15,7 @@ from be_toolchain.errors import ToolchainError
 from be_toolchain.terminal import WORKS, hand_over, say, say_error, say_markdown
 
 SCHEMA = 1
-"""The version of the JSON; it increases when a field changes its meaning."""
+"""The version of the JSON; it increases if a field changes its meaning or is removed."""
 
 FAILED = 1
 """The exit code of a command that raised an error."""

@@ -32,7 +32,7 @@ NOT_CONFIRMED = 4
 """The exit code if a plan was shown and not confirmed."""
 
 PLAN_SCHEMA = 1
-"""The version of the JSON of ``install --json``; it increases when a field changes its meaning."""
+"""The version of the JSON of ``install --json``; it increases if a field changes its meaning or is removed."""
 
 
 def run_command(arguments: argparse.Namespace, system: System) -> int:

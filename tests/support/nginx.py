@@ -22,7 +22,7 @@ def configuration() -> str:
 
 @contextlib.contextmanager
 def nginx(folder: Path) -> Iterator[str]:
-    """Run nginx with its files in a folder: the URL."""
+    """Run nginx with its files in a folder: the URL of those who may upload."""
     for name in ("logs", "store", "tmp"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with socket.socket() as unused:
@@ -33,11 +33,12 @@ def nginx(folder: Path) -> Iterator[str]:
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
     user = "user root;\n" if os.geteuid() == 0 else ""  # else its workers may not enter folders of tests
     (folder / "nginx.conf").write_text(f"{user}daemon off;\n{text}")
+    (folder / "htpasswd").write_text("ci:{PLAIN}secret\n")
     argv = ["nginx", "-p", str(folder), "-c", "nginx.conf", "-e", "logs/error.log"]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
         try:
             _wait_for(port, process, folder)
-            yield f"http://127.0.0.1:{port}/kernels"
+            yield f"http://ci:secret@127.0.0.1:{port}/kernels"
         finally:
             process.terminate()
 

@@ -89,10 +89,12 @@ def server() -> Iterator[FileServer]:
 @pytest.mark.needs("nginx")
 def test_one_machine_compiles_and_the_other_does_not_by_the_page_s_nginx(tmp_path: Path):
     store = tmp_path / "nginx" / "store"
-    with nginx(tmp_path / "nginx") as url:
+    with nginx(tmp_path / "nginx") as writers_url:
+        url = writers_url.replace("ci:secret@", "")
         assert in_process(tmp_path / "reader", url)[::2] == ("", "")
-        assert [path for path in store.rglob("*") if path.is_file()] == [], "who reads does not write"
-        assert in_process(tmp_path / "a", url, **WRITES)[::2] == ("", "")
+        assert " 401 " in in_process(tmp_path / "reader_2", url, **WRITES)[2]
+        assert [path for path in store.rglob("*") if path.is_file()] == [], "without the password, nobody writes"
+        assert in_process(tmp_path / "a", writers_url, **WRITES)[::2] == ("", "")
         assert {path.parent for path in store.rglob("*") if path.is_file()} == {store / "kernels/be-1/ac"}
         assert in_process(tmp_path / "b", url)[::2] == (url, "")
 

@@ -17,7 +17,7 @@ TITLE = "Time from new CUDA source to callable kernel"
 LABELS = ("first build, CUDA", "cold load, CUDA")
 FIRST = "cold load_cuda_inline, first on the machine"
 """Our build with an empty cache in the row `cold_cuda`, for results whose row `peers` has a later build alone."""
-CONDITIONS = "A new vector-add. All builds began with an empty cache, except the later build, which came after two others."
+CONDITIONS = "A new vector-add. Builds began with an empty cache; the later build came after two others."
 SEPARATE = "The first build of be_runtime was measured in a separate run."
 PICTURE = ROOT / "docs" / "pictures" / "builds.svg"
 OURS, THEIRS = "#2a9d8f", "#8d99a6"

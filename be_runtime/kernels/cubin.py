@@ -531,10 +531,10 @@ def cubin_kernel(
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
-        an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
+        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
@@ -572,9 +572,13 @@ def cubin_kernel(
     >>> import be_runtime
     >>> import jax.numpy as jnp
     >>> scale = be_runtime.cubin_kernel(  # doctest: +SKIP
-    ...     "scale.cubin", "scale", "arg[n]:float32 ret[n] attr.by:float32", grid="ceil(n/256)", block=256
+    ...     "scale.cubin",
+    ...     "scale",
+    ...     "arg[n]:float32 ret[n] attr.by:float32 attr.n:int32",
+    ...     grid="ceil(n/256)",
+    ...     block=256,
     ... )
-    >>> scale(jnp.arange(1000.0), by=2.0)  # doctest: +SKIP
+    >>> scale(jnp.arange(1000.0), by=2.0, n=1000)  # doctest: +SKIP
     """
     options, is_cooperative = check_options(locals()), check_bool(cooperative, "cooperative")
     kernel, declared, facts = read_kernel(path, name, signature, is_cooperative=is_cooperative)

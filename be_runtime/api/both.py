@@ -67,7 +67,7 @@ def load_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -218,7 +218,7 @@ def load_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -341,7 +341,7 @@ def load_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional

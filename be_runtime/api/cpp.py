@@ -70,7 +70,7 @@ def load_cpp_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
@@ -185,7 +185,7 @@ def load_cpp_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
@@ -300,7 +300,7 @@ def load_cpp_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False

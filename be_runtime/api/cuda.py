@@ -71,7 +71,7 @@ def load_cuda_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -209,7 +209,7 @@ def load_cuda_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -328,7 +328,7 @@ def load_cuda_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional

@@ -510,11 +510,13 @@ def cubin_kernel(
     path : str, Path or bytes
         Path of a cubin or PTX file, or the content of such a file as bytes.
     name : str
-        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or in C++, such as ``"scale"`` or ``"ops::scale"``.
+        Name of the kernel: the symbol in the machine code, such as ``"_Z5scalePKfPf"``, or the name in C++, such as
+        ``"scale"`` or ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore a kernel that
-        writes to an ``arg``, and a pointer whose element type differs from the signature, are not detected.
+        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore two errors
+        are not detected: a kernel that writes to an ``arg``, and a pointer whose element type differs from the
+        signature.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,

@@ -207,8 +207,8 @@ def cutile_kernel(
         Let the kernel start before the previous kernel ends. Your kernel must call ``ct.grid_dependency_control_wait``
         before using memory that the previous kernel reads or writes.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
+        an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.

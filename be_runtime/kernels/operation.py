@@ -25,8 +25,8 @@ class XLACustomKernel:
     """An operation that is a JAX primitive and has one or more kernels.
 
     A *generator* is a function that makes a kernel. The generator takes the keywords of a call and ``outs``, a tuple of
-    ShapeDtypeStruct, and returns a function from arrays to arrays, such as a kernel made by `numba_kernel`. JAX calls
-    the generator when it compiles a program for the generator's platform.
+    ShapeDtypeStruct, and returns a function from arrays to arrays, such as a kernel made by `numba_kernel`. When JAX
+    compiles a program for the generator's platform, JAX calls the generator.
 
     If a kernel or a rule is defined after the operation was used, JAX traces and compiles all programs again.
 

@@ -230,8 +230,8 @@ def cuda_kernel(
 ) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
-    When JAX first traces a call, NVRTC compiles the kernel, or nvcc if NVRTC is not installed. The cache keeps the
-    machine code.
+    When JAX first traces a call, NVRTC compiles the kernel. If NVRTC is not installed, nvcc compiles the kernel. The
+    cache keeps the machine code.
 
     Parameters
     ----------
@@ -283,8 +283,8 @@ def cuda_kernel(
     use_fast_math : bool, default False
         Pass ``--use_fast_math`` to the compiler, for faster but less exact floating-point arithmetic.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
+        an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     line_info : bool, default False
         Record source lines for profilers. The instructions stay the same.
 

@@ -102,8 +102,8 @@ def triton_kernel(
         Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. The launcher makes
         a descriptor of the parameter's array at each call.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
+        an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.

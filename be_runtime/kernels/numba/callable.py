@@ -364,7 +364,7 @@ def numba_cuda_callable(
     graph: bool = False,
     **call_options: Unpack[KernelOptions],
 ) -> Function:
-    """Wrap a Python function that launches Numba CUDA kernels, so that JAX can call it.
+    """Make a Python function that launches Numba CUDA kernels callable from JAX.
 
     Parameters
     ----------

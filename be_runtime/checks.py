@@ -15,7 +15,7 @@ _ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at
 
 
 class Finding(NamedTuple):
-    """One fault of a kernel that checked mode found.
+    """A fault that checked mode found in a kernel.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Finding(NamedTuple):
         False if the fault is only likely. A kernel with side effects or state runs only once, so an element that looks
         unwritten may have been written with the same bytes as before.
     caller : str
-        Line that calls the kernel, such as ``train.py:33 in step``; empty if it is unknown.
+        Line that calls the kernel, such as ``train.py:33 in step``; empty if the line is unknown.
     source : str
-        Line of the kernel, such as ``k.cu:12``; empty if it is unknown.
+        Line of the kernel, such as ``k.cu:12``; empty if the line is unknown.
     device : str
         Device of the call, such as ``"cpu:0"``.
     tool : str
@@ -90,7 +90,8 @@ class Findings(Sequence[Finding]):
     Attributes
     ----------
     calls : dict of str to dict
-        Dictionary from the name of each checked kernel to a dictionary whose keys are the lines that call the kernel.
+        Dictionary from the name of each checked kernel to the source lines that call the kernel. The lines are the keys
+        of a dictionary whose values are None.
 
     See Also
     --------

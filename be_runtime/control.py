@@ -322,8 +322,9 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    The preference replaces the default of each operation. The argument ``backend`` of a call takes precedence. After a
-    change, JAX traces and compiles jitted functions again. Call this function before threads call operations.
+    The preference overrides the defaults of these operations. The argument ``backend`` of a call overrides the
+    preference. After a change, JAX traces and compiles jitted functions again. Call this function before threads call
+    operations.
 
     Parameters
     ----------
@@ -472,8 +473,8 @@ def register_ffi_target(
     handler : CompiledModule or capsule
         Module, or a handler from `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; required for a module. If `handler` is a capsule, this argument sets the
-        platform, as `platform` does.
+        Name of the module's function; required for a module. For a capsule, this argument is the platform, as in
+        ``register_ffi_target(name, capsule, "CUDA")``.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.
@@ -481,8 +482,8 @@ def register_ffi_target(
         Text that identifies the handler's code. A second registration with the same text does nothing. By default, a
         function of a module is identified by its code. A capsule is identified by the object itself.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. Programs written for brainevent pass this
-        argument.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
 
     Raises
     ------
@@ -530,8 +531,8 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
     A checked kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs twice or
     more, with different bytes in unwritten elements. Within the context, JAX traces compiled functions again. After the
     context ends, the earlier programs of these functions run. Without ``with``, calls of the whole process are checked
-    until ``debug(False)``. For such checks, call `debug` before other threads start, because JAX does not trace
-    functions again that other threads have compiled.
+    until ``debug(False)`` is called. To check a whole process, call `debug` before other threads start, because JAX
+    does not retrace functions that other threads have already compiled.
 
     Parameters
     ----------
@@ -569,9 +570,9 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
 
 def print_diagnostics() -> None:
-    """Print the doctor's report, the cache folder and the registered targets to standard output.
+    """Print a report about compilers and GPUs, the cache folder and the registered targets to standard output.
 
-    ``python -m be_toolchain doctor`` prints the same report.
+    The report about compilers and GPUs is the output of ``python -m be_toolchain doctor``.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class SourceSpan(NamedTuple):
 
 
 class BeRuntimeError(errors.KernelError):
-    """Base class of every error that be_runtime raises on purpose.
+    """Base class of be_runtime's own errors.
 
     Attributes
     ----------
@@ -315,7 +315,10 @@ class GatherWarning(UserWarning):
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls a host function, or nvcc ignores a word such as ``__device__``: the kernel may do nothing."""
+    """Device code calls a host function, or nvcc ignores a specifier such as ``__device__``.
+
+    The kernel may then do nothing.
+    """
 
 
 class ExitWarning(UserWarning):

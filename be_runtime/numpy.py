@@ -64,7 +64,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded module. With ``auto_register=False``, neither the load nor the calls import JAX.
+        Loaded module. If the module is loaded with ``auto_register=False``, neither loading nor calling imports JAX.
 
     Returns
     -------

@@ -333,7 +333,7 @@ class ModuleReport(NamedTuple):
 
     See Also
     --------
-    - :doc:`/profiling`: the columns of the tables, and what to do about them.
+    - :doc:`/profiling`: the columns of the tables, and remedies.
     """
 
     name: str

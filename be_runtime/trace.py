@@ -73,7 +73,7 @@ def loading(path: Path | None, name: str) -> Iterator[None]:
         except (OSError, ValueError, RuntimeError) as error:
             if path not in _WARNED:
                 _WARNED.add(path)
-                warn_caller(f"BE_TRACE: the time line of loads can't be written to {path}: {error}", RuntimeWarning)
+                warn_caller(f"BE_TRACE: the timeline of loads can't be written to {path}: {error}", RuntimeWarning)
 
 
 def read_document(text: str | bytes) -> dict[str, Any]:

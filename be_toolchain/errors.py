@@ -82,7 +82,7 @@ def correct(variable: str) -> str:
 
 
 class KernelError(Exception):
-    """Base class of every error that ``be_runtime`` and ``be_toolchain`` raise on purpose."""
+    """Base class of the errors that ``be_runtime`` and ``be_toolchain`` define."""
 
 
 class KernelCompilationError(KernelError):

@@ -67,7 +67,7 @@ def load_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -93,15 +93,16 @@ def load_inline(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -125,13 +126,14 @@ def load_inline(
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -216,7 +218,7 @@ def load_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -242,15 +244,16 @@ def load_file(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -276,13 +279,14 @@ def load_file(
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -337,7 +341,7 @@ def load_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -363,15 +367,16 @@ def load_dir(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
-        Stream for launches, copies and fills that name no stream. ``"xla"`` runs them on the stream of the call.
-        ``"cuda"`` leaves them on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists them.
+        Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
+        ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -397,13 +402,14 @@ def load_dir(
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------

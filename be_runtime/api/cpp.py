@@ -70,7 +70,7 @@ def load_cpp_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
@@ -88,8 +88,8 @@ def load_cpp_inline(
     use_fast_math : bool, default False
         Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -113,13 +113,14 @@ def load_cpp_inline(
     ToolchainError
         No C++ compiler was found.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -161,9 +162,9 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile one or more C++ files, and register the entry points as JAX FFI targets on the CPU.
 
-    The functions run on the CPU. Several files are compiled in parallel and become one module. A file can call the
-    functions of another file, if it declares them. If several files define a function of the same name, each file uses
-    its own function, and such entry points are called ``<file>.<function>``.
+    The functions run on the CPU. Several files are compiled in parallel and become one module. If a file declares a
+    function of another file, the file can call the function. If several files define a function of the same name, each
+    file uses its own function, and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ def load_cpp_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
@@ -202,8 +203,8 @@ def load_cpp_file(
     use_fast_math : bool, default False
         Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -229,13 +230,14 @@ def load_cpp_file(
     ToolchainError
         No C++ compiler was found.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -275,9 +277,9 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The functions run on the CPU. The files are compiled in parallel. A file can call the functions of another file, if
-    it declares them. If several files define a function of the same name, each file uses its own function, and such
-    entry points are called ``<file>.<function>``.
+    The functions run on the CPU. The files are compiled in parallel. If a file declares a function of another file, the
+    file can call the function. If several files define a function of the same name, each file uses its own function,
+    and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
@@ -298,7 +300,7 @@ def load_cpp_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     force_rebuild : bool, default False
@@ -316,8 +318,8 @@ def load_cpp_dir(
     use_fast_math : bool, default False
         Pass ``-ffast-math`` to the compiler, for faster but less exact floating-point arithmetic.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -343,13 +345,14 @@ def load_cpp_dir(
     ToolchainError
         No C++ compiler was found.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------

@@ -63,7 +63,7 @@ def load_cuda_inline(
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
         points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``.
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -71,7 +71,7 @@ def load_cuda_inline(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -98,16 +98,16 @@ def load_cuda_inline(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
-        lines.
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -131,13 +131,14 @@ def load_cuda_inline(
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -185,19 +186,20 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile one or more CUDA files, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled in parallel and become one module. A file can call the host functions of another file, if
-    it declares them. If several files define a function of the same name, each file uses its own function, and such
-    entry points are called ``<file>.<function>``.
+    Several files are compiled in parallel and become one module. If a file declares a host function of another file,
+    the file can call the function. If several files define a function of the same name, each file uses its own
+    function, and such entry points are called ``<file>.<function>``.
 
     Parameters
     ----------
     path : str or Path, or list of them
-        CUDA C++17 files, such as ``"scale.cu"``. The folder of each file is searched for the headers that it includes.
+        CUDA C++17 files, such as ``"scale.cu"``. The folder of each file is searched for the headers that the file
+        includes.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
         points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
-        define a function that the list or dict names, each definition becomes an entry point.
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``. If
+        several files define a function that the list or dict names, each definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
@@ -207,7 +209,7 @@ def load_cuda_file(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -234,16 +236,16 @@ def load_cuda_file(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
-        lines.
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -269,13 +271,14 @@ def load_cuda_file(
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------
@@ -288,9 +291,10 @@ def load_cuda_file(
     Examples
     --------
     >>> import be_runtime
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> ops = be_runtime.load_cuda_file("scale.cu", {"scale": ["arg", "ret", "stream"]})  # doctest: +SKIP
-    >>> ops.scale(jnp.arange(3.0), outs=jnp.zeros(3))  # doctest: +SKIP
+    >>> ops.scale(jnp.arange(3.0), outs=jax.ShapeDtypeStruct((3,), jnp.float32))  # doctest: +SKIP
     """
     errors.refuse_unknown(options, CudaOptions, "load_cuda_file")
     return _load(default_name(path, name), file_units(path), functions, file_again, options)
@@ -302,9 +306,9 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled in parallel. A file can call the host functions of another file, if it declares them. If
-    several files define a function of the same name, each file uses its own function, and such entry points are called
-    ``<file>.<function>``.
+    The files are compiled in parallel. If a file declares a host function of another file, the file can call the
+    function. If several files define a function of the same name, each file uses its own function, and such entry
+    points are called ``<file>.<function>``.
 
     Parameters
     ----------
@@ -313,8 +317,8 @@ def load_cuda_dir(
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
         points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
-        define a function that the list or dict names, each definition becomes an entry point.
+        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``. If
+        several files define a function that the list or dict names, each definition becomes an entry point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cuda_cflags : list of str, optional
@@ -324,7 +328,7 @@ def load_cuda_dir(
     extra_include_paths : list of str or Path, optional
         Folders to search for headers.
     build_directory : str or Path, optional
-        Folder in which the module is kept instead of the cache.
+        Folder in which the module is stored, instead of the cache folder.
     verbose : bool, default False
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
@@ -351,16 +355,16 @@ def load_cuda_dir(
         Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
         such host code must run at every call. The option does not change the compiled code.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts every
-        value except 0, also negative values and NaN; ``"positive"`` accepts values above 0. The default is the value of
-        ``BE_ACTIVE``, or ``"nonzero"``.
+        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
+        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
+        value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
-        lines.
+        source lines that start the work.
     replace : bool, default False
-        Ignored: XLA keeps the first code that is registered under a name. The argument exists because programs written
-        for brainevent pass it.
+        Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
+        written for brainevent </from-brainevent>`.
     native : bool, default False
         Compile host code for this machine's CPU only (``-march=native``). Such a module can't be exported.
     line_info : bool, default False
@@ -386,13 +390,14 @@ def load_cuda_dir(
     ToolchainError
         nvcc or the C++ compiler is missing, an architecture does not exist, or nvcc can't compile for an architecture.
     BuildError
-        The source does not compile or link, or takes longer than ``BE_COMPILE_TIMEOUT_S``.
+        The source does not compile or link. If the build takes longer than ``BE_COMPILE_TIMEOUT_S``, the error is a
+        `BuildTimeoutError`.
     CacheError
         The cache folder can't be used.
     LoadError
         The compiled library can't be opened, for example because a symbol is undefined.
     RegistrationError
-        A target of the same name is registered with other code.
+        A target of the same name is registered with different code.
 
     See Also
     --------

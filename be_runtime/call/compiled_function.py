@@ -115,14 +115,14 @@ class CompiledFunction(OfThisProcess):
             Shape and dtype of each result, unless the arg_spec declares them. A callable takes the inputs and the
             attributes.
         **attributes
-            Attributes and scalars by name; those with a default may be left out. If the arg_spec declares optional
-            results, ``want`` names the optional results to compute, as in ``want={"argmax"}``.
+            Attributes and scalars by name. Attributes and scalars with a default may be left out. If the arg_spec
+            declares optional results, ``want`` names the optional results to compute, as in ``want={"argmax"}``.
 
         Returns
         -------
         array or tuple of array
-            One array if the kernel has one result, unless `outs` is a sequence. Otherwise a tuple, with None for each
-            optional result that was not requested.
+            A single array if the kernel returns one result and `outs` is not a sequence. Otherwise a tuple, with None
+            for each optional result that was not requested.
 
         Raises
         ------

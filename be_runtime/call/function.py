@@ -102,9 +102,9 @@ class RuledFunction(CompiledFunction, ABC):
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Define the reverse-mode derivative, as ``jax.custom_vjp`` does.
 
-        A rule is a kernel or a Python function. A string names an entry point of the same module. A kernel gets those
-        attributes of the call that it declares, with their defaults. A Python function gets all attributes as keyword
-        arguments.
+        A rule is a kernel or a Python function. A string names an entry point of the same module. A kernel receives the
+        attributes that its arg_spec declares: values of the call, or else the defaults of the kernel. A Python function
+        receives all attributes as keyword arguments.
 
         Parameters
         ----------
@@ -113,10 +113,10 @@ class RuledFunction(CompiledFunction, ABC):
             the residuals. A Python function returns a pair of the results and the residuals. With None, the residuals
             are the inputs.
         backward : str or callable
-            Rule that computes the cotangents of the inputs. A kernel takes the residuals and the cotangents of the
-            results, optionally after the inputs. It returns a cotangent for each input that has floating-point or
-            complex elements. A Python function takes the residuals and the cotangents of the results. It returns a
-            cotangent, or None, for each input.
+            Rule that computes the cotangents of the inputs. A kernel takes the residuals and then the cotangents of the
+            results; a kernel may also take the inputs, which then come first. The kernel returns a cotangent for each
+            input with floating-point or complex elements. A Python function takes the residuals and the cotangents of
+            the results, and returns a cotangent or None for each input.
 
         Raises
         ------
@@ -152,17 +152,17 @@ class RuledFunction(CompiledFunction, ABC):
 
     @public
     def deftranspose(self, transpose: str | Program, linear_in: int | Sequence[int] = 0) -> None:
-        """Declare that the function is linear in an input, which gives it forward and reverse derivatives.
+        """Declare that the function is linear in an input, and define the derivatives with respect to this input.
 
         Parameters
         ----------
         transpose : str or callable
-            Rule: an entry point of the same module by name, another kernel, or a Python function. It takes the inputs
-            of the call, with the cotangent of the result in place of the linear input, and returns the cotangent of the
-            linear input.
+            Rule: the name of an entry point of the same module, a kernel, or a Python function. The rule takes the
+            inputs of the call, with the cotangent of the result in place of the linear input. The rule returns the
+            cotangent of the linear input.
         linear_in : int or sequence of int, default 0
-            Index of the linear input, or several indices that share the rule. To give inputs different rules, call this
-            method for each.
+            Index of the linear input, or several indices that share the rule. To define different rules for several
+            inputs, call this method once for each input.
 
         Raises
         ------
@@ -234,8 +234,8 @@ R = TypeVar("R")
 class KernelFunction(RuledFunction, Generic[P, R]):
     """A function of JAX arrays that calls an entry point of a module.
 
-    The function works in ``jax.jit``. Its arg_spec and its rules determine whether it works under ``vmap``, derivatives
-    and shardings. ``help(ops.scale)`` prints the inputs, attributes and results of ``ops.scale``.
+    The function works in ``jax.jit``. The arg_spec and the rules of the function determine whether the function can be
+    batched, differentiated and sharded. ``help(ops.scale)`` prints the inputs, attributes and results of ``ops.scale``.
 
     See Also
     --------
@@ -317,9 +317,10 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             Shape and dtype of each result, for calls without the argument ``outs``. A callable takes the inputs and
             the attributes.
         vmap_method : str, optional
-            Value of ``vmap_method`` for ``jax.ffi.ffi_call``. By default, a batch is one call if all arrays have
-            leading axes, as in ``[... n]``, or if a parallel axis comes first in all results and all mapped inputs.
-            Otherwise the default is ``"sequential"``. Without declared axes, ``vmap`` needs this option.
+            Value of ``vmap_method`` for ``jax.ffi.ffi_call``. By default, one call processes a whole batch if all
+            arrays have leading axes, as in ``[... n]``, or if a :doc:`parallel axis </arg-spec>` comes first in all
+            results and all mapped inputs. Otherwise the default is ``"sequential"``. Without declared axes, ``vmap``
+            needs this option.
         input_output_aliases : dict of int to int, optional
             Dictionary from the index of an input to the index of the result that may share the input's memory.
         has_side_effect : bool, default False

@@ -138,7 +138,7 @@ class NinjaLog:
         self._seen.append((edge, perf_counter_ns()))
 
     def add_to_trace(self, argv: Sequence[str]) -> None:
-        """Add ninja's start and the commands that succeeded to the load's time line.
+        """Add ninja's start and the commands that succeeded to the load's timeline.
 
         The log counts from ninja's start, which is estimated from the ends of the commands.
         """

@@ -150,7 +150,8 @@ def benchmark_function(
     Returns
     -------
     tuple of (float, float, float, float, object)
-        Mean, standard deviation, minimum and maximum of the seconds of one call, and the result of the last call.
+        Mean, standard deviation, minimum and maximum of the time of one call in seconds, and the result of the last
+        call.
 
     Raises
     ------

@@ -510,11 +510,13 @@ def cubin_kernel(
     path : str, Path or bytes
         Path of a cubin or PTX file, or the content of such a file as bytes.
     name : str
-        Name of the kernel in the code, such as ``"_Z5scalePKfPf"``, or in C++, such as ``"scale"`` or ``"ops::scale"``.
+        Name of the kernel: the symbol in the machine code, such as ``"_Z5scalePKfPf"``, or the name in C++, such as
+        ``"scale"`` or ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore a kernel that
-        writes to an ``arg``, and a pointer whose element type differs from the signature, are not detected.
+        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore two errors
+        are not detected: a kernel that writes to an ``arg``, and a pointer whose element type differs from the
+        signature.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
@@ -531,10 +533,10 @@ def cubin_kernel(
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
-        an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
+        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
@@ -572,9 +574,13 @@ def cubin_kernel(
     >>> import be_runtime
     >>> import jax.numpy as jnp
     >>> scale = be_runtime.cubin_kernel(  # doctest: +SKIP
-    ...     "scale.cubin", "scale", "arg[n]:float32 ret[n] attr.by:float32", grid="ceil(n/256)", block=256
+    ...     "scale.cubin",
+    ...     "scale",
+    ...     "arg[n]:float32 ret[n] attr.by:float32 attr.n:int32",
+    ...     grid="ceil(n/256)",
+    ...     block=256,
     ... )
-    >>> scale(jnp.arange(1000.0), by=2.0)  # doctest: +SKIP
+    >>> scale(jnp.arange(1000.0), by=2.0, n=1000)  # doctest: +SKIP
     """
     options, is_cooperative = check_options(locals()), check_bool(cooperative, "cooperative")
     kernel, declared, facts = read_kernel(path, name, signature, is_cooperative=is_cooperative)

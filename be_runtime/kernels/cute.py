@@ -185,7 +185,8 @@ def cute_kernel(
         Shape and dtype of each result, unless `signature` declares them. A callable receives the inputs and the
         attributes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. The default depends on the declared axes: see `KernelFunction.with_options`.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The default depends on the declared axes: see
+        `KernelFunction.with_options`.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory.
     has_side_effect : bool, default False

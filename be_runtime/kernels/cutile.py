@@ -207,16 +207,16 @@ def cutile_kernel(
         Let the kernel start before the previous kernel ends. Your kernel must call ``ct.grid_dependency_control_wait``
         before using memory that the previous kernel reads or writes.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
+        an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
-        an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
+        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

@@ -82,7 +82,7 @@ def hip_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets a pointer to ``4*n`` bytes of memory after the results.
+        kernel takes one more parameter after the results: a pointer to ``4*n`` bytes of memory.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
@@ -94,10 +94,10 @@ def hip_kernel(
     offload_arch : str or list of str
         Architectures, such as ``"gfx942"``.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
-        an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
+        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

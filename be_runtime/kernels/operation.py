@@ -25,15 +25,15 @@ class XLACustomKernel:
     """An operation that is a JAX primitive and has one or more kernels.
 
     A *generator* is a function that makes a kernel. The generator takes the keywords of a call and ``outs``, a tuple of
-    ShapeDtypeStruct, and returns a function from arrays to arrays, such as a kernel made by `numba_kernel`. JAX calls
-    the generator when it compiles a program for the generator's platform.
+    ShapeDtypeStruct, and returns a function from arrays to arrays, such as a kernel made by `numba_kernel`. When JAX
+    compiles a program for the generator's platform, JAX calls the generator.
 
     If a kernel or a rule is defined after the operation was used, JAX traces and compiles all programs again.
 
     Parameters
     ----------
     name : str
-        Name of the operation, for errors and the text of programs.
+        Name of the operation, which error messages and printed jaxprs show.
     doc : str, optional
         Description of the operation, its ``__doc__``.
 
@@ -42,9 +42,9 @@ class XLACustomKernel:
     name : str
         Name of the operation.
     tags : frozenset of str
-        Search words, which `def_tags` adds.
+        Search words, added by `def_tags`.
     primitive : jax.extend.core.Primitive
-        JAX primitive, for rules of other packages.
+        JAX primitive, for which other packages can define rules.
 
     See Also
     --------
@@ -261,7 +261,7 @@ class XLACustomKernel:
         return self._preferred().backends(check_platform(platform))
 
     def get_default(self, platform: str) -> str | None:
-        """Return the operation's default backend for a platform, whatever `set_backend` prefers.
+        """Return the operation's default backend for a platform, regardless of `set_backend`.
 
         Parameters
         ----------
@@ -308,8 +308,8 @@ class XLACustomKernel:
         rule : callable
             ``rule(arguments, axes, **parameters)`` returns a pair: the results, and the axis of the batch in each
             result. The axis of an argument or a result is None if all elements of the batch share this array. The
-            parameters are the keywords of the call, ``outs`` and ``backend``, so that ``self(*arguments,
-            **parameters)`` is the call for one element.
+            parameters are the keywords of the call and also ``outs`` and ``backend``. For one element, the call is
+            ``operation(*arguments, **parameters)``.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:
@@ -347,7 +347,7 @@ class XLACustomKernel:
         arguments : sequence of array
             Inputs, with the axis of the batch.
         axes : sequence of (int or None)
-            Axis of the batch in each input; None for an input that is the same for all elements.
+            Axis of the batch in each input; None for an input that all elements share.
         outs : ShapeDtypeStruct or pytree of them
             Shape and dtype of each result of one element.
         backend : str, optional
@@ -415,7 +415,7 @@ class XLACustomKernel:
     # Public function, tags and benchmark
 
     def def_call(self, function: Function) -> None:
-        """Set the public function of the operation, which `call` and `benchmark` call.
+        """Set the operation's public function, which the methods `call` and `benchmark` run.
 
         Parameters
         ----------
@@ -432,7 +432,7 @@ class XLACustomKernel:
         self._function = function
 
     def call(self, *inputs: Any, **keywords: Any) -> Any:
-        """Call the function of `def_call`, or the operation itself if there is none.
+        """Call the function that `def_call` set. If no function was set, call the operation itself.
 
         Parameters
         ----------
@@ -486,9 +486,9 @@ class XLACustomKernel:
     ) -> BenchmarkResult:
         """Time each backend on each configuration of `def_benchmark_data`, in turns.
 
-        A sample is the time of a compiled loop of ``2 * calls`` calls, minus the time of a loop of `calls` calls,
-        divided by `calls`: the seconds of one call without the dispatch of a program. Each call waits for all results
-        of the previous call.
+        A sample is ``(t2 - t1) / calls`` in seconds: `t1` is the time of a compiled loop with `calls` iterations, and
+        `t2` is the time of a loop with ``2 * calls`` iterations. The difference excludes the dispatch of the program.
+        Each call waits for all results of the previous call.
 
         Parameters
         ----------

@@ -141,9 +141,9 @@ def general_batching_rule(
     arguments : sequence of array
         Inputs, with the axis of the batch.
     axes : sequence of (int or None)
-        Axis of the batch in each input; None for an input that is the same for all elements.
+        Axis of the batch in each input; None for an input that all elements share.
     **parameters
-        Parameters of the primitive, or keywords of the operation with ``outs``.
+        Parameters of the primitive. For an operation, ``outs`` and the keywords of a call.
 
     Returns
     -------

@@ -230,8 +230,8 @@ def cuda_kernel(
 ) -> ArrayFunction:
     """Make a CUDA C++ kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
-    When JAX first traces a call, NVRTC compiles the kernel, or nvcc if NVRTC is not installed. The cache keeps the
-    machine code.
+    When JAX first traces a call, NVRTC compiles the kernel. If NVRTC is not installed, nvcc compiles the kernel. The
+    cache keeps the machine code.
 
     Parameters
     ----------
@@ -245,9 +245,9 @@ def cuda_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets a pointer to ``4*n`` bytes of memory after the results. A token such as ``attr.n=1`` sets the
-        default of a scalar. If an integer scalar has the name of an input's axis, a call may leave out the scalar: the
-        kernel then gets the extent of the axis.
+        kernel takes one more parameter after the results: a pointer to ``4*n`` bytes of memory. A token such as
+        ``attr.n=1`` sets the default of a scalar. If an integer scalar has the name of an input's axis, a call may
+        leave out the scalar: the kernel then gets the extent of the axis.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
@@ -259,10 +259,10 @@ def cuda_kernel(
     cluster : int or tuple of int, optional
         Number of blocks per thread block cluster along one to three axes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. If the method passes a whole batch, native code launches the kernel for each
-        element. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        the axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for
-        an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
+        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
+        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
+        the signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
@@ -283,8 +283,8 @@ def cuda_kernel(
     use_fast_math : bool, default False
         Pass ``--use_fast_math`` to the compiler, for faster but less exact floating-point arithmetic.
     compute_capability : str or list of str, optional
-        Architectures, such as ``"sm_90"``. The default is the first of these that names an architecture:
-        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
+        an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
     line_info : bool, default False
         Record source lines for profilers. The instructions stay the same.
 

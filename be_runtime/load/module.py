@@ -301,7 +301,7 @@ class ModuleInfo:
 
         See Also
         --------
-        - :doc:`/profiling`: the columns of the tables, and what to do about them.
+        - :doc:`/profiling`: the columns of the tables, and remedies.
 
         Examples
         --------
@@ -488,8 +488,9 @@ class LoadedModule:
 class CompiledModule(LoadedModule):
     """A loaded module, which the load functions return.
 
-    Each function of the module is a method of type `KernelFunction`. ``ops["a.fire"]`` returns a function whose name is
-    not a Python identifier. If a function and an attribute below share a name, use the attribute of ``ops.info``.
+    Each function of the module is a method of type `KernelFunction`. If the name of a function is not a Python
+    identifier, write ``ops["a.fire"]``. A function hides an attribute of the same name: read the attribute from
+    `ModuleInfo.of`, such as ``ModuleInfo.of(ops).path``.
 
     Attributes
     ----------

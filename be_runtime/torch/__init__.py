@@ -348,13 +348,13 @@ def functions(module: Functions) -> ForeignFunctions:
 
     A function takes contiguous tensors by position and attributes by name, and returns new tensors. The arg_spec
     declares the shapes and dtypes of these tensors. The tensors must be on a device of the module's platform.
-    ``torch.autograd`` uses the rules that ``defvjp`` and ``deftranspose`` of ``module.f`` set. ``module.f(tensor)``
-    calls the same function.
+    ``torch.autograd`` uses the derivative rules that `KernelFunction.defvjp` and `KernelFunction.deftranspose` set. The
+    module's own functions also take tensors, as in ``module.scale(tensor)``.
 
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded module. With ``auto_register=False``, neither the load nor the calls import JAX.
+        Loaded module. If the module is loaded with ``auto_register=False``, neither loading nor calling imports JAX.
 
     Returns
     -------

@@ -41,7 +41,7 @@ class Declared:
 class Tuned:
     """A function of arrays that uses the fastest known configuration, made by `autotune`.
 
-    The function works in ``jax.jit``, under ``vmap`` and derivatives. A call times nothing. The call uses the stored
+    The function works with ``jax.jit``, ``jax.vmap`` and ``jax.grad``. A call times nothing. The call uses the stored
     choice for the shapes of the arrays, or the first configuration if no choice is stored. ``print`` shows the times or
     the stored choices.
 
@@ -52,7 +52,7 @@ class Tuned:
     configs : tuple of dict
         All configurations. The first one is used if no choice is stored.
     args : sequence or callable
-        Arrays to time with: the argument `args` of `autotune`.
+        Arrays for the timing: the argument `args` of `autotune`.
     results : list of Trials
         Tunings of this object. Each tuning contains the ``bucket`` of sizes, the ``chosen`` configuration, and the
         ``trials`` with times in microseconds.
@@ -328,8 +328,8 @@ def autotune(
 
     Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the last-level cache is
     flushed before each timed call. A configuration is rejected if its results differ from the results of the first
-    configuration. The cache stores the choice for the device, the driver, the bucket of sizes and the source, so that
-    the next process times nothing.
+    configuration. The cache stores the choice for the device, the driver, the source and the sizes of the arrays, which
+    `bucket` groups. The next process then times nothing.
 
     With ``BE_AUTOTUNE=cached``, only stored choices are used. With ``BE_AUTOTUNE=off``, the first configuration is
     used.
@@ -338,25 +338,27 @@ def autotune(
     ----------
     op : callable
         Function that takes the keywords of a configuration and returns a function of arrays: a module's function, a
-        kernel of `cuda_kernel`, or a Python function that calls them. Several threads may call `op` at the same time.
+        kernel of `cuda_kernel`, or a Python function that calls such functions. Several threads may call `op` at the
+        same time.
     configs : mapping of str to sequence, or sequence of mapping
-        Mapping from each keyword to a sequence of values, of which all combinations are tried; or a sequence of
-        configurations. JSON must be able to represent the values.
+        Mapping from each keyword to a sequence of values: all combinations of values are tried. Alternatively, a
+        sequence of configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays to time with, several sets of arrays, or a function that returns one of these. The function is called
-        only if something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
+        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. The function
+        is called only if something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
-        Package whose file ``tuned.json`` contains the choices; pass ``__name__`` in the package's ``__init__.py``. For
-        a package, this call times nothing: ``python -m be_runtime tune PACKAGE`` times `args` and writes the file.
+        Package whose file ``tuned.json`` contains the choices; pass ``__name__`` in the package's ``__init__.py``. With
+        this argument, calls time nothing: ``python -m be_runtime tune PACKAGE`` times the configurations with `args`,
+        and writes the file.
     bucket : callable, optional
         Function of the arrays and attributes of a call. Calls for which the function returns equal values share a
         choice. The default function returns the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether the array ``other`` is correct, given the array of the first
-        configuration. By default, integers must be equal, and floats may differ by 1e-3 of the largest entry for 16
-        bits, 1e-5 for 32 bits and 1e-12 for 64 bits.
+        configuration. By default, integers must be equal. Floats may differ by a fraction of the largest entry: 1e-3
+        for 16-bit floats, 1e-5 for 32-bit floats and 1e-12 for 64-bit floats.
     runs : int, default 10
         Number of samples of each configuration.
 

@@ -156,8 +156,8 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CHECK(condition) << "text" << value;` throws `BE::CheckError` if the condition is false.
 ///
-/// The error has the file, the line, the condition and the values after `<<`, which are evaluated only if the condition
-/// is false. `BE_CHECK(condition, "text")` does not compile.
+/// The error contains the file, the line, the condition and the values after `<<`, which are evaluated only if the
+/// condition is false. `BE_CHECK(condition, "text")` does not compile.
 ///
 /// In device code, the values after `<<` are ignored. If the condition is false, the driver prints the file, the line,
 /// the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`. After that, the process can't

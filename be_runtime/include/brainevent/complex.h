@@ -26,7 +26,7 @@ struct alignas(2 * sizeof(Real)) Complex {
   Complex() noexcept = default;
   BE_HD constexpr Complex(Real real_part, Real imag_part = Real(0)) noexcept : real(real_part), imag(imag_part) {}
 
-  /// Convert from another precision of this class.
+  /// Convert from a `Complex` with a different type `Real`.
   template <class Other>
   BE_HD constexpr explicit Complex(const Complex<Other>& other) noexcept
       : real(static_cast<Real>(other.real)), imag(static_cast<Real>(other.imag)) {}

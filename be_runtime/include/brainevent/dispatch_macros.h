@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Macros that compile a body for each of several element types, and run it for the dtype of an array.
+/// Macros that compile a body for each of several element types, and run the body for the dtype of an array.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
@@ -9,7 +9,8 @@
 ///
 /// The body is part of a lambda that captures by reference and is called at once: `return value;` leaves the body, and
 /// the macro returns the value. Commas in the body need no parentheses, and a body may contain a second dispatch. If
-/// the macro does not cover the dtype, it throws `BE::CheckError` with the macro, the dtype and the allowed dtypes.
+/// the macro does not cover the dtype, the macro throws `BE::CheckError` with the macro, the dtype and the allowed
+/// dtypes.
 ///
 /// `BE_DISPATCH_SIGNED_INDEX_PAIR` takes two dtypes, two names and the body.
 ///

@@ -4,7 +4,7 @@
 /// Conversions between types of XLA's FFI and types of this library, for sources that define an XLA handler.
 ///
 /// The header includes `xla/ffi/api/c_api.h`, which be_runtime finds in jaxlib. A source may also include
-/// `xla/ffi/api/ffi.h`: `tensor_of` accepts the buffer classes of this header.
+/// `xla/ffi/api/ffi.h`: `tensor_of` accepts the buffer classes of `ffi.h`.
 
 #include "brainevent/detail/xla_frame.h"
 #include "xla/ffi/api/c_api.h"

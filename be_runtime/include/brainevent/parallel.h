@@ -77,8 +77,8 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 /// Choose `grain` so that a part takes 5 microseconds or longer. The body `f` may call `parallel_for` again. If a part
 /// throws an exception, parts that have not begun are skipped, and `parallel_for` throws the first exception.
 ///
-/// The calling thread calls `f(0, n)` in each of these cases: `n <= grain`; in a CUDA source; in the constructor of a
-/// state; on a thread that the kernel started; if XLA has only one thread.
+/// If `n <= grain`, or if XLA has only one thread, the calling thread calls `f(0, n)` itself. The calling thread also
+/// does so in a CUDA source, in a state's constructor, and on a thread that the kernel started.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;

@@ -10,9 +10,9 @@ namespace BE {
 
 /// A number that a call passes. The number is in the memory of the device that runs the call.
 ///
-/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes the Scalar by value, and computes with it. In a
-/// CUDA source, host code can't read the number: reading would wait for the GPU, and a CUDA graph would keep the first
-/// value.
+/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes the Scalar by value and computes with the
+/// number. In a CUDA source, host code can't read the number: reading would wait for the GPU, and a CUDA graph would
+/// keep the first value.
 template <class T>
 class Scalar {
  public:

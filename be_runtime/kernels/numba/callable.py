@@ -364,7 +364,7 @@ def numba_cuda_callable(
     graph: bool = False,
     **call_options: Unpack[KernelOptions],
 ) -> Function:
-    """Wrap a Python function that launches Numba CUDA kernels, so that JAX can call it.
+    """Make a Python function that launches Numba CUDA kernels callable from JAX.
 
     Parameters
     ----------
@@ -379,20 +379,20 @@ def numba_cuda_callable(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the function as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``,
-        `func` gets an array of ``4*n`` uint8 elements after the outputs.
+        `func` takes one more argument after the outputs: an array of ``4*n`` uint8 elements.
     graph : bool, default False
         Let XLA record the launches of `func` in a CUDA graph and replay them without Python. `func` must then launch
         the same work in all calls with the same shapes. When JAX traces a call, `func` runs once with zeros as inputs,
         on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches nothing
         on the stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. With all methods, `func` is called for each element of the batch, with the
-        arrays of this element.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With each value, `func` is called for each element of the
+        batch, with the arrays of this element.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of an output. When `func` is called, the output contains the
         input's values.
     has_side_effect : bool, default False
-        Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
+        Call `func` even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional

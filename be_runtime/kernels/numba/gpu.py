@@ -470,8 +470,8 @@ def numba_cuda_kernel(
 ) -> ArrayFunction:
     """Make a Numba CUDA kernel callable from JAX. Native code launches the kernel on XLA's stream.
 
-    Numba compiles the kernel when JAX first traces a call. The cache keeps the machine code. Numba compiles the kernel
-    again after a change of the kernel or of a function that the kernel calls. A launch runs no Python, and CUDA graphs
+    Numba compiles the kernel when JAX first traces a call. The cache keeps the machine code. If the kernel or a
+    function that the kernel calls changes, Numba compiles the kernel again. A launch runs no Python, and CUDA graphs
     can record the launch.
 
     Parameters
@@ -484,7 +484,7 @@ def numba_cuda_kernel(
         the inputs.
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
-        kernel gets an array of ``4*n`` uint8 elements after the results.
+        kernel takes one more argument after the results: an array of ``4*n`` uint8 elements.
     grid : int, str, tuple of int or str, or callable, optional
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature, such as
         ``"ceil(n/256)"``. A callable receives the shapes and dtypes of the inputs.
@@ -498,11 +498,11 @@ def numba_cuda_kernel(
     shared_mem : int, str or callable, default 0
         Dynamic shared memory per block, in bytes.
     vmap_method : str, optional
-        Method of ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the batch. If the method
-        passes a whole batch, and the kernel leaves the y or the z axis of the grid unused, one launch runs the whole
-        batch. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If the
-        axes of an array begin differently, the default is ``"sequential"``. If the signature declares no axes for an
-        array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The kernel always takes the arrays of one element of the
+        batch. If a call passes a whole batch, and the kernel leaves the y or the z axis of the grid unused, one launch
+        runs the whole batch. If the axes of each array in the signature begin with ``...``, the default is
+        ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If the
+        signature declares no axes for an array, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets the input and the result.

@@ -1,4 +1,4 @@
-"""The time line's file: its format, its writers, and what can't be written."""
+"""The timeline's file: its format, its writers, and what can't be written."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_file_that_can_t_be_written_warns_once_and_stays(tmp_path: Path, name:
     (tmp_path / "other.json").write_text("[1]")
     (tmp_path / "text").write_text("mine")
     os.mkfifo(tmp_path / "fifo")
-    with pytest.warns(RuntimeWarning, match="BE_TRACE: the time line of loads can't be written to") as seen:
+    with pytest.warns(RuntimeWarning, match="BE_TRACE: the timeline of loads can't be written to") as seen:
         load_twice(tmp_path / name)
     assert len(seen) == 1
     assert sorted(os.listdir(tmp_path)) == ["fifo", "folder", "other.json", "text"]

@@ -1,4 +1,4 @@
-"""`BE_TRACE`: the time line of a real build, and of a load from the cache."""
+"""`BE_TRACE`: the timeline of a real build, and of a load from the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILT = ["take the lock", "import the compiler modules", "generate", "plan", "ni
 PARTS = {"make and keep native", "make and keep handler"}
 """The phases of the first build with a toolchain."""
 SLACK_US = 2000
-"""The most by which the clocks of the test and of the time line may differ."""
+"""The most by which the clocks of the test and of the timeline may differ."""
 
 
 @pytest.fixture
@@ -117,6 +117,6 @@ def test_a_build_that_fails_has_a_time_line_too(path: Path):
 
 def test_a_file_that_can_t_be_written_fails_no_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BE_TRACE", str(tmp_path / "absent" / "trace.json"))
-    with pytest.warns(RuntimeWarning, match=r"BE_TRACE: the time line of loads can't be written to .*No such file"):
+    with pytest.warns(RuntimeWarning, match=r"BE_TRACE: the timeline of loads can't be written to .*No such file"):
         module = be_runtime.load_cpp_inline("untraced", SOURCE, auto_register=False)
     assert module.function_names == ["one"]

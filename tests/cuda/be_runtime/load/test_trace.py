@@ -1,4 +1,4 @@
-"""`BE_TRACE`: the time line of a CUDA build for two architectures, and of the second build with its flags."""
+"""`BE_TRACE`: the timeline of a CUDA build for two architectures, and of the second build with its flags."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from be_runtime.frames import public
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import launcher
 from be_runtime.kernels.content import Content, function_content
-from be_runtime.kernels.cubin import Declared, kernel_facts, read_code
+from be_runtime.kernels.cubin import Declared
+from be_runtime.kernels.device_code import kernel_facts, read_code
 from be_runtime.kernels.geometry import LaunchParam, scalar_param, strided_param
 from be_runtime.kernels.launcher import Compiled, Kernel, KernelImage, Origin
 from be_runtime.kernels.parameters import (

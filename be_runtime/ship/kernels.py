@@ -17,6 +17,7 @@ from be_runtime.dtypes import BY_NAME
 from be_runtime.errors import ArgumentError
 from be_runtime.jax.arrays import ArraySpec, Value
 from be_runtime.kernels import cubin, cute, cutile, launcher, raw, triton
+from be_runtime.kernels.device_code import KernelFacts
 from be_runtime.kernels.geometry import DEFAULT_THREADS
 from be_runtime.kernels.numba import cpu, gpu
 from be_runtime.kernels.numba.cpu_library import build_host_kernel
@@ -121,7 +122,7 @@ def _cubin_function(record: Mapping[str, Any], code: Code) -> Callable[..., Any]
     """Return the function of a kernel in a cubin."""
     name, given = record["name"], record["facts"]
     declared = cubin.declare(name, record["signature"])
-    facts = cubin.KernelFacts(tuple(given["sizes"]), given["most_threads"], given["block"] and tuple(given["block"]))
+    facts = KernelFacts(tuple(given["sizes"]), given["most_threads"], given["block"] and tuple(given["block"]))
     sizes = {"shared_mem": 0, "cluster": None, **record["launch"]}
     make = partial(cubin.fitting_geometry, label=name, facts=facts)
     options = call_options(record["call"])

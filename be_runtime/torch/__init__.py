@@ -160,6 +160,7 @@ class TorchFunction(ForeignFunction):
         # pre_dispatch.
         is_in_mode = not is_compiling and (self._modes._is_in_torch_dispatch_mode or self._count_modes() != 0)  # noqa: SLF001
         if is_compiling or (is_in_mode and not self._torch.jit.is_tracing()):
+            self._refuse_gradients(attributes)
             route = self.route(given) or "operator"
         else:
             plan = self.plan(given, attributes)
@@ -295,13 +296,17 @@ class TorchFunction(ForeignFunction):
                 f"{self.__qualname__}: torch.jit.trace can't record the call",
                 hints=("use torch.export or torch.compile",),
             )
+        self._refuse_gradients(attributes)
+        return super()._new_plan(given, attributes)
+
+    def _refuse_gradients(self, attributes: Mapping[str, Any]) -> None:
+        """Raise an error for an attribute that is a tensor with a gradient, which the call would lose."""
         for name, value in attributes.items():
             if isinstance(value, self._torch.Tensor) and value.requires_grad:
                 raise ArgumentError(
                     f"{self.__qualname__}: {name} requires a gradient, but attributes have none",
                     hints=(f"pass {name}.item()", "or declare an input, arg[], whose cotangent the rule gives"),
                 )
-        return super()._new_plan(given, attributes)
 
     def straight(self, *arrays: Any, **attributes: Any) -> Any:
         """Call the function with plain tensors, outside of ``torch.autograd``."""

@@ -306,8 +306,6 @@ def test_tensors_of_other_kinds(squares: CompiledModule):
     for program in (lambda x: f.copy(x) + 1, lambda x: squares.copy(x) + 1):
         with pytest.raises(ArgumentError, match=r"(?s)argument 0 is Proxy.*symbolic tracing.*torch\.export"):
             torch.fx.symbolic_trace(program)
-    with pytest.raises(ArgumentError, match=r"torch\.jit\.trace can't record the call\n.*torch\.export"):
-        torch.jit.trace(f.copy, (dense,))
     with pytest.raises(TypeError, match="not a multiple of 16, as a slice of a tensor may"):
         f.copy(torch.ones(3)[1:])
     with pytest.raises(ArgumentError, match="outs is for arrays of JAX"):
@@ -402,22 +400,6 @@ def test_copies_are_the_function_itself(module: CompiledModule, functions: Any):
 
 
 @needs_torch
-@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
-def test_recorded_programs(mode: str):
-    import torch
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    module = fresh()
-    module.square.defvjp(*RULES["kernel"])
-    square = module.square.in_torch()
-    ones = torch.ones(3, requires_grad=True)
-    program = make_fx(lambda x: square(x + 1, k=2), tracing_mode=mode)(ones.detach())
-    assert program(torch.arange(3.0)).tolist() == [2, 8, 18]
-    gradient = make_fx(lambda x: torch.autograd.grad(square(x).sum(), x)[0], tracing_mode=mode)(ones)
-    assert gradient(torch.arange(3.0).requires_grad_()).tolist() == [0, 2, 4]
-
-
-@needs_torch
 @pytest.mark.parametrize("rule", ["kernel", "kernels", "function"])
 def test_traced_programs(rule: str):
     """The graph has the kernels, and not only their results' memory."""
@@ -431,9 +413,10 @@ def test_traced_programs(rule: str):
     def slope(x: Any) -> Any:
         return torch.autograd.grad(module.square(x, k=2).sum(), x)[0]
 
-    for pre in (False, True):
-        assert make_fx(lambda x: module.square(x + 1, k=2) * 3, pre_dispatch=pre)(x)(y).tolist() == [6, 24, 54]
-    assert make_fx(slope)(x.requires_grad_())(y).tolist() == [0, 4, 8]
+    for how in ({}, {"pre_dispatch": True}, {"tracing_mode": "fake"}, {"tracing_mode": "symbolic"}):
+        assert make_fx(lambda x: module.square(x + 1, k=2) * 3, **how)(x.detach())(y.detach()).tolist() == [6, 24, 54]
+    for mode in ("real", "fake", "symbolic"):
+        assert make_fx(slope, tracing_mode=mode)(x.requires_grad_())(y.requires_grad_()).tolist() == [0, 4, 8]
 
 
 @needs_torch
@@ -517,13 +500,16 @@ def test_attributes_that_equal_others(squares: CompiledModule):
 @needs_torch
 def test_attributes_that_are_tensors(squares: CompiledModule):
     import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
 
     x, k = torch.ones(1), torch.tensor(2.0)
     assert squares.square(x, k=k).tolist() == [2]
     k += 1
     assert squares.square(x, k=k).tolist() == [3]
-    with pytest.raises(ArgumentError, match="k requires a gradient, but attributes have none"):
-        squares.square(x, k=k.requires_grad_())
+    k.requires_grad_()
+    for program in (lambda x, k: squares.square(x, k=k), make_fx(lambda x, k: squares.square(x, k=k))):
+        with pytest.raises(ArgumentError, match="k requires a gradient, but attributes have none"):
+            program(x, k)
     with pytest.raises(ArgumentError, match="has no attribute 'out'"):
         squares.square(x, out=torch.ones(3))
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from be_runtime import ArgumentError, SpecError, cubin_kernel, export
-from be_runtime.kernels.cubin import KernelFacts, kernel_facts, read_code
+from be_runtime.kernels.device_code import KernelFacts, kernel_facts, read_code
 from tests.support.kernel_calls import attributes, kernel_calls
 from tests.support.requirements import nvcc
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from be_runtime.errors import ArgumentError
-from be_runtime.kernels.cubin import Code, KernelFacts, choose_entry, cubin_kernel, kernel_facts, read_code
+from be_runtime.kernels.cubin import cubin_kernel
+from be_runtime.kernels.device_code import Code, KernelFacts, choose_entry, kernel_facts, read_code
 from be_toolchain.arch import Arch
 
 HEADER, ROW = 64, struct.Struct("<IIQQQQIIQQ")

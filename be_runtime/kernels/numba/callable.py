@@ -382,9 +382,9 @@ def numba_cuda_callable(
         `func` takes one more argument after the outputs: an array of ``4*n`` uint8 elements.
     graph : bool, default False
         Let XLA record the launches of `func` in a CUDA graph and replay them without Python. `func` must then launch
-        the same work in all calls with the same shapes. When JAX traces a call, `func` runs once with zeros as inputs,
-        on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches nothing
-        on the stream, or if a replay leaves an output unwritten.
+        the same work in all calls with the same shapes. When JAX traces a call, `func` runs twice with zeros as
+        inputs, on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches
+        nothing on the stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
         Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With each value, `func` is called for each element of the
         batch, with the arrays of this element.

@@ -68,5 +68,6 @@ def _cutile(x: Any, y: Any) -> Any:
     import cutile_axpy
     from cuda.tile.jax import OutputPlaceholder, cutile_call
 
-    grid = (-(-x.size // 256),)
-    return cutile_call(grid, cutile_axpy.axpy, (x, y, OutputPlaceholder(x.shape, jnp.dtype(x.dtype)), 256))
+    grid, flat = (-(-x.size // 256),), OutputPlaceholder((x.size,), jnp.dtype(x.dtype))
+    # The kernel takes arrays of one axis.
+    return cutile_call(grid, cutile_axpy.axpy, (x.reshape(-1), y.reshape(-1), flat, 256)).reshape(x.shape)

@@ -49,7 +49,7 @@ def _cell(found: dict[str, Any] | None, notes: list[str]) -> str:
     if "reason" not in found:
         return f"{YES * found.get('is_proven', True)} {found.get('times', '')}".strip()
     reason = re.sub(r"^[\w.]*?(\w+(?:Error|Exception)): ", r"`\1`: ", found["reason"].strip().replace("|", "/"))
-    if reason in ("none", "CPU only"):
+    if reason in ("none", "not applicable"):
         return reason
     if reason not in notes:
         notes.append(reason)

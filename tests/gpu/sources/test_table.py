@@ -31,7 +31,7 @@ MODULES = {
 }
 BRIDGES = {"tvm_ffi": "jax-tvm-ffi", "triton": "jax-triton", "cute": "cutlass.jax", "cutile": "cuda.tile.jax"}
 ROWS = [*(("ours", source, source) for source in SOURCES), *(("bridge", *row) for row in BRIDGES.items())]
-NO_ANSWER = {("cpp", "CUDA graphs"): "CPU only"}
+NO_ANSWER = {("cpp", "CUDA graphs"): "not applicable"}
 """Cells of ours that can't be right, and why."""
 
 

@@ -344,8 +344,9 @@ def autotune(
         Mapping from each keyword to a sequence of values: all combinations of values are tried. Alternatively, a
         sequence of configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. The function
-        is called only if something must be timed. Without arrays, nothing is timed until `Tuned.tune` is called.
+        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. With
+        ``BE_AUTOTUNE=cached`` or ``off``, the function is not called. Without arrays, nothing is timed until
+        `Tuned.tune` is called.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional

@@ -243,7 +243,7 @@ class LoadError(BeRuntimeError, RuntimeError):
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A name can't be registered as a JAX FFI target, or is the name of two different targets."""
+    """A JAX FFI target can't be registered or exported, or is not available on a platform."""
 
     code = "BE601"
 
@@ -261,7 +261,7 @@ class GradientError(BeRuntimeError, AssertionError):
 
 
 class GeneratorError(BeRuntimeError, errors.KernelCompilationError, RuntimeError):
-    """The generator of an operation's kernel failed."""
+    """The generator of a kernel failed, or a kernel can't be exported for a GPU."""
 
     code = "BE703"
 

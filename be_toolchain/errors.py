@@ -94,7 +94,7 @@ class CompilationError(KernelCompilationError):
 
 
 class ToolchainError(KernelError):
-    """Base class of every error that be_toolchain raises on purpose.
+    """Base class of be_toolchain's own errors.
 
     Attributes
     ----------
@@ -146,13 +146,13 @@ class ArchError(ToolchainError, ValueError):
 
 
 class PreferenceError(ToolchainError, ValueError):
-    """An environment variable, or a key of a project's settings file, has an invalid value."""
+    """A setting of be_toolchain has an invalid value."""
 
     code = "TC102"
 
 
 class CudaNotFoundError(ToolchainError, RuntimeError):
-    """No complete CUDA toolkit is on this machine."""
+    """No complete CUDA toolkit was found."""
 
     code = "TC201"
 
@@ -164,7 +164,7 @@ class IncoherentToolchainError(CudaNotFoundError):
 
 
 class HeaderNotFoundError(ToolchainError, RuntimeError):
-    """The headers of XLA's FFI, which every kernel includes, are not installed."""
+    """The headers of XLA's FFI are not installed."""
 
     code = "TC203"
 
@@ -176,25 +176,25 @@ class HipNotFoundError(ToolchainError, RuntimeError):
 
 
 class HostCompilerNotFoundError(ToolchainError, RuntimeError):
-    """No working C++ compiler is on this machine."""
+    """No working C++ compiler was found."""
 
     code = "TC301"
 
 
 class UnsupportedHostCompilerError(ToolchainError, CompilationError, RuntimeError):
-    """The CUDA toolkit accepts none of the C++ compilers on this machine."""
+    """The CUDA toolkit does not accept the C++ compiler."""
 
     code = "TC302"
 
 
 class InstallError(ToolchainError, RuntimeError):
-    """An installation was not possible, or failed; the previous files are still installed."""
+    """An installation was not possible, or failed."""
 
     code = "TC401"
 
 
 class CudaUnavailableError(InstallError):
-    """No package index has the requested CUDA compiler, or this machine cannot use any that it has."""
+    """PyPI has no nvcc for the CUDA release, or the driver is too old for JAX."""
 
     code = "TC402"
 

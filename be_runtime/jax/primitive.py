@@ -218,11 +218,11 @@ def differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: Kern
     if lacking:
         is_linear = f" with respect to argument {lacking[0]}" if call.transposes else ""
         module, _, name = call.label.rpartition(".")
-        by_name = f', with kernels by name, such as "{name}_bwd"' if module else ""
+        by_name = f', or the names of kernels, such as "{name}_bwd"' if module else ""
         raise TransformError(
             f"{call.label} has no derivative{is_linear}",
             hints=(
-                f"give it one: {call.label}.defvjp(forward, backward){by_name}",
+                f"pass two functions: {call.label}.defvjp(forward, backward){by_name}",
                 "or, if it is linear in an argument, deftranspose; or stop it by jax.lax.stop_gradient",
             ),
         )

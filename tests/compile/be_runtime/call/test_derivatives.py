@@ -286,7 +286,7 @@ def donated_twice(m: CompiledModule) -> Any:
 
 
 BAD: list[tuple[Callable[[CompiledModule], Any], str]] = [
-    (defvjp("cube"), 'kernels.cube.defvjp(forward, backward), with kernels by name, such as "cube_bwd"'),
+    (defvjp("cube"), 'kernels.cube.defvjp(forward, backward), or the names of kernels, such as "cube_bwd"'),
     (first_of_two, "kernels.times has no derivative with respect to argument 1"),
     (defvjp("cube", None, "cub"), "the backward rule of kernels.cube: module 'kernels' has no function 'cub'; it has"),
     (defvjp("cube", None, 3), "the backward rule of kernels.cube is 3, neither a name nor a function"),

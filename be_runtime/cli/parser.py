@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from be_toolchain import __version__
-from be_toolchain.cli.parser import Parser, add_explain
+from be_toolchain.cli.parser import EXIT_CODES, Parser, add_explain
 
-_NAME_OR_DIGEST = "name an entry, or give the first 4 or more digits that the command list prints for the entry"
+_NAME_OR_DIGEST = 'name an entry, or give the first 4 or more digits of its hash, which "cache list" prints'
 _PACKAGE = "name a package or its folder (default: the only package below the working directory)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
         add(commands)
     for command in (*commands.choices.values(), *_add_cache(commands), _add_check(commands)):
         command.add_argument("--json", action="store_true", help="print the result as JSON")
-        command.epilog = command.epilog or ("exit codes: 0 success, 1 failure, 3 internal error, 64 invalid arguments")
+        command.epilog = command.epilog or EXIT_CODES
     return parser
 
 
@@ -41,7 +41,7 @@ def _add_stubs(commands: _Commands) -> None:
         "stubs",
         "write a stub of a module's functions for type checkers and editors",
         "Write a .pyi file with the functions of a module. The command reads C++ and CUDA sources without compiling "
-        "them. If the argument names a Python module, the command imports it.",
+        "the sources. If the argument names a Python module, the command imports the module.",
     )
     stubs.add_argument(
         "source",
@@ -162,7 +162,7 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
         "check",
         "run a program, and report the faults of its kernels",
         "Run a Python program several times: in checked mode, and under each installed tool (sanitizers of the "
-        "compiler, valgrind, compute-sanitizer). Then report the faults of its kernels with their source lines.",
+        "compiler, valgrind, compute-sanitizer). Then report the faults of the program's kernels with source lines.",
     )
     check.formatter_class = _WithModule
     check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json]\n       (SCRIPT | -m MODULE) [ARGUMENT ...]"
@@ -173,8 +173,8 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
     check.add_argument(
         "--tools",
         metavar="LIST",
-        help="run only these tools, separated by commas: guard, asan, tsan, valgrind, memcheck, racecheck, initcheck "
-        "(default: every installed tool)",
+        help="run only these tools, separated by commas: guard (checked mode), asan, tsan, valgrind, memcheck, "
+        "racecheck, initcheck (default: every installed tool)",
     )
     check.add_argument("--timeout", type=float, metavar="S", help="stop each run of the program after S seconds")
     check.add_argument(
@@ -207,12 +207,12 @@ def _add_cache_shows(commands: _Commands) -> None:
         "List the cache's modules and kernels, newest first.",
     )
     listed.add_argument("name", nargs="?", metavar="NAME", help="list only the entries of this name")
-    _add_all(listed, "also list parts of modules, and entries of the toolchain")
+    _add_all(listed, "also list parts of builds, such as the object files of modules")
     show = _add(
         commands,
         "show",
         "print the details of an entry",
-        "Print the sources, compilers and options of an entry, and when and why the entry was built.",
+        "Print the sources, compilers and options of an entry, and the time and the reason of the build.",
     )
     show.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     show.add_argument("--files", action="store_true", help="also list every file that the build read")
@@ -220,7 +220,7 @@ def _add_cache_shows(commands: _Commands) -> None:
         commands,
         "why",
         "print the reason for a build",
-        "Print the reason for the last build of a module or kernel, and whether the next load builds the entry again.",
+        "Print the reason for the last build of a module or kernel, and whether the next load builds it again.",
     )
     why.add_argument("name", metavar="NAME", help=_NAME_OR_DIGEST)
     _add(commands, "path", "print the cache folder", "Print the cache folder.")
@@ -234,8 +234,11 @@ def _add_cache_shows(commands: _Commands) -> None:
         commands,
         "verify",
         "compare files with their stored hashes",
-        "Compare the compiled files, and the files that the builds read, with their stored hashes. A load compares "
-        "only sizes and times. If a damaged entry stays in the cache, the exit code is 1.",
+        "Hash all compiled files, and all files that the builds read. If a compiled file has changed, its entry is "
+        "damaged. If a file that the build read has changed, the entry is out of date, and the next load builds again.",
+    )
+    verify.epilog = (
+        "exit codes: 0 success, 1 a damaged entry stays in the cache, 3 internal error, 64 invalid arguments"
     )
     verify.add_argument("name", nargs="?", metavar="NAME", help="check only the entries of this name")
     verify.add_argument("--remove", action="store_true", help="remove damaged entries")
@@ -269,7 +272,7 @@ def _add_cache_removals(commands: _Commands) -> None:
     )
     clear = _add(commands, "clear", "remove entries", "Remove all modules and kernels, or the entries of one name.")
     clear.add_argument("name", nargs="?", metavar="NAME", help="remove only the entries of this name")
-    _add_all(clear, "also remove entries of the toolchain")
+    _add_all(clear, "also remove the parts of builds that all modules share")
     for parser in (prune, clear):
         parser.add_argument(
             "--dry-run", action="store_true", help="only list the entries that the command would remove"
@@ -294,7 +297,7 @@ def _add_cache_carriers(commands: _Commands) -> None:
         "Add the entries of an exported file to the cache. Loads use these entries instead of compiling. Your programs "
         "run the code in the file, so import only files that you trust.",
     )
-    imported.add_argument("file", type=Path, metavar="FILE", help="read this file, which the command export wrote")
+    imported.add_argument("file", type=Path, metavar="FILE", help='read this file, which "cache export" wrote')
     imported.add_argument(
         "--public-key",
         metavar="KEY",
@@ -312,7 +315,7 @@ def _add_cache_carriers(commands: _Commands) -> None:
         "--out", type=Path, metavar="FILE", help="write the private key to this file (default: be-cache.key)"
     )
     sign = _add(
-        commands, "sign", "sign entries", "Sign a file that the command export wrote, or one file of a remote cache."
+        commands, "sign", "sign entries", 'Sign a file that "cache export" wrote, or one file of a remote cache.'
     )
     sign.add_argument("file", type=Path, metavar="FILE", help="sign this file in place")
     sign.add_argument("--key", type=Path, required=True, metavar="FILE", help="sign with the private key in this file")

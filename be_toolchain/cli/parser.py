@@ -26,8 +26,10 @@ SHELLS = ("bash", "zsh", "fish")
 NONE = "none"
 """The argument of ``use`` that clears the selection."""
 
-_EXIT_CODES = "exit codes: 0 success, 1 failure, 3 internal error, 64 invalid arguments"
-_CONFIRMED = "exit codes: 0 success, 1 failure, 3 internal error, 4 nobody confirmed, 64 invalid arguments"
+EXIT_CODES = "exit codes: 0 success, 1 failure, 3 internal error, 64 invalid arguments"
+"""The exit codes of most commands."""
+
+_CONFIRMED = "exit codes: 0 success, 1 failure, 3 internal error, 4 the user did not confirm, 64 invalid arguments"
 _VERDICTS = "exit codes: 0 success, 1 no CUDA toolkit, 2 no C++ compiler, 3 internal error, 64 invalid arguments"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
@@ -65,8 +67,9 @@ def _add_doctor(commands: _Commands) -> None:
         help="report the compilers of this machine, and remedies",
         description="Report the compilers, the CUDA toolkit and the GPUs of this machine, and a remedy for each "
         "problem.",
-        epilog="exit codes: 0 C++ and CUDA builds work, 1 only C++ builds work, 2 C++ builds don't work, 3 internal "
-        "error, 4 nobody confirmed the plan of --fix, 64 invalid arguments, 74 the report can't be written",
+        epilog="exit codes: 0 C++ and CUDA builds work, 1 only C++ builds work, 2 C++ builds don't work, or a setting "
+        "makes every load fail, 3 internal error, 4 the user did not confirm the plan of --fix, 64 invalid arguments, "
+        "74 the report can't be written",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.add_argument(
@@ -93,7 +96,7 @@ def _add_install(commands: _Commands) -> None:
         "install",
         help="install a CUDA toolkit or a C++ compiler",
         description="Print a plan with its reasons, ask for confirmation, and install a compiler.",
-        epilog="exit codes: 0 success, 1 failure, 3 internal error, 4 nobody confirmed the plan, 64 invalid arguments",
+        epilog=_CONFIRMED,
     )
     install.add_argument(
         "--cuda", metavar="VERSION", help="install this release, such as 13.0, 13.0.2 or auto (default: auto)"
@@ -101,7 +104,7 @@ def _add_install(commands: _Commands) -> None:
     install.add_argument(
         "--into",
         choices=("env", "managed"),
-        help="install into the environment of the running Python (env), or into a folder of its own (managed)",
+        help="install into the environment of the running Python (env), or into a separate folder (managed)",
     )
     install.add_argument("--host-compiler", action="store_true", help="install a C++ compiler from PyPI")
     install.add_argument(
@@ -115,16 +118,16 @@ def _add_install(commands: _Commands) -> None:
 def _add_store(commands: _Commands) -> None:
     """Add the commands ``list``, ``use``, ``remove`` and ``prune``."""
     listed = commands.add_parser(
-        "list", help="list managed toolchains", description="List managed toolchains.", epilog=_EXIT_CODES
+        "list", help="list managed toolchains", description="List managed toolchains.", epilog=EXIT_CODES
     )
     listed.add_argument("--json", action="store_true", help="print the toolchains as JSON")
     listed.add_argument("--names", action="store_true", help="print only the names of the toolchains")
-    listed.add_argument("--verify", action="store_true", help="compare every file with its wheel")
+    listed.add_argument("--verify", action="store_true", help="compare every file with the hash in its wheel")
     use = commands.add_parser(
         "use",
         help="prefer a managed CUDA toolkit",
         description="Prefer a managed CUDA toolkit to all others.",
-        epilog=_EXIT_CODES,
+        epilog=EXIT_CODES,
     )
     use.add_argument(
         "version",
@@ -161,10 +164,10 @@ def _add_queries(commands: _Commands) -> None:
     )
     env = commands.add_parser(
         "env",
-        help="print commands that make other tools use the same toolchain",
-        description="Print commands that set environment variables, so that torch, CMake, CuPy and nvcc use the same "
+        help="print commands that make other tools use this toolchain",
+        description="Print shell commands that set environment variables, so that torch, CMake, CuPy and nvcc use this "
         "toolchain.",
-        epilog=f'run them with: eval "$({PROGRAM} env --shell bash)"; {_VERDICTS}',
+        epilog=f'{_VERDICTS}. To run the printed commands in bash, write eval "$({PROGRAM} env)"',
     )
     env.add_argument(
         "--shell",
@@ -176,7 +179,7 @@ def _add_queries(commands: _Commands) -> None:
         "completion",
         help="print a script for shell completion",
         description="Print a script that lets a shell complete the commands and options of be-toolchain.",
-        epilog='run it with: eval "$(be-toolchain completion bash)", or: be-toolchain completion fish | source',
+        epilog='to run the printed script in bash, write eval "$(be-toolchain completion bash)"',
     )
     completion.add_argument("shell", choices=SHELLS, help="name the shell")
 

@@ -13,6 +13,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from be_toolchain.cli.parser import EXIT_CODES
+
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Yield the parsers of a parser's commands, in the order of its help."""
@@ -29,8 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
             continue
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             continue
-        choices = f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""
-        value = "" if action.nargs == 0 else choices or str(action.metavar or action.dest.upper())
+        choices = f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper()
+        value = "" if action.nargs == 0 else str(action.metavar or choices)
         written = ", ".join(f"{flag} {value}".strip() for flag in action.option_strings) or value
         rows.append((written, action.help or ""))
     return rows
@@ -79,7 +81,7 @@ class CommandLine(SphinxDirective):
                     "", term, nodes.definition("", nodes.paragraph("", meaning % {"prog": parser.prog}))
                 )
             section += listed
-        if parser.epilog:
+        if parser.epilog and parser.epilog != EXIT_CODES:  # the page has a table of the usual codes
             section += nodes.paragraph("", f"{parser.epilog[0].upper()}{parser.epilog[1:]}.")
         section += [self._section(each) for each in commands(parser)]
         return section

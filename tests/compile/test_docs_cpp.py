@@ -11,7 +11,7 @@ from tests.support.requirements import in_full
 from tests.support.runtime import environment, run_python
 
 PAGES = (
-    *("README.md", "docs/arg-spec.md", "docs/building.md", "docs/caching.md", "docs/calling.md", "docs/cluster.md"),
+    *("README.md", "docs/arg-spec.md", "docs/building.md", "docs/caching.md", "docs/calling.md"),
     *("docs/cpp-api.md", "docs/debugging.md", "docs/errors.md", "docs/exported-programs.md"),
     *("docs/from-brainevent.md", "docs/from-ffi-h.md", "docs/from-jax-tvm-ffi.md", "docs/from-torch.md"),
     *(

@@ -174,7 +174,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -186,7 +186,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -198,7 +198,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -210,7 +210,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         platform : {"cpu", "gpu"}, default "gpu"
@@ -224,7 +224,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -238,7 +238,7 @@ class XLACustomKernel:
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """

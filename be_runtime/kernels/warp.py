@@ -32,7 +32,7 @@ def warp_kernel(
     Parameters
     ----------
     kernel : warp.Kernel
-        Function decorated with ``@wp.kernel``. Its last parameters are the results.
+        Function decorated with ``@wp.kernel``. The last parameters of the kernel are the results.
     outs : ShapeDtypeStruct or pytree of them
         Shape and dtype of each result. If the elements are vectors or matrices, the shape of an element follows the
         shape of the array.

@@ -141,7 +141,7 @@ class BenchmarkDataFnNotProvidedError(ArgumentError):
 
 
 class SpecError(BeRuntimeError, ValueError):
-    """An arg_spec, a // @BE comment or a C++ signature can't be parsed."""
+    """An arg_spec, a // @BE comment or a C++ signature is invalid."""
 
     code = "BE201"
     longest = 2000
@@ -237,19 +237,19 @@ class CacheError(BeRuntimeError, RuntimeError):
 
 
 class LoadError(BeRuntimeError, RuntimeError):
-    """Compiled code can't be loaded, or a setting forbids the compilation."""
+    """Compiled code or an exported program can't be loaded, or a setting forbids the compilation."""
 
     code = "BE501"
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A name can't be registered as a JAX FFI target, or is the name of two different targets."""
+    """A JAX FFI target can't be registered, or a program calls a kernel without a target for its platform."""
 
     code = "BE601"
 
 
 class TransformError(BeRuntimeError, RuntimeError):
-    """A kernel does not support a JAX transformation, such as batching or differentiation."""
+    """A kernel, or the installed JAX, does not support a transformation such as batching or differentiation."""
 
     code = "BE701"
 

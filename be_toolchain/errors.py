@@ -94,7 +94,7 @@ class CompilationError(KernelCompilationError):
 
 
 class ToolchainError(KernelError):
-    """Base class of every error that be_toolchain raises on purpose.
+    """Base class of be_toolchain's own errors.
 
     Attributes
     ----------

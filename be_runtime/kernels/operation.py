@@ -134,7 +134,7 @@ class XLACustomKernel:
     # Kernels
 
     def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of a backend for a platform, or replace it.
+        """Define the kernel of a backend for a platform, or replace an earlier kernel.
 
         Parameters
         ----------
@@ -449,7 +449,7 @@ class XLACustomKernel:
         return (self._function or self)(*inputs, **keywords)
 
     def def_tags(self, *tags: str) -> None:
-        """Add search words for `get_primitives_by_tags`.
+        """Add tags, which are search words for `get_primitives_by_tags`.
 
         Parameters
         ----------
@@ -487,8 +487,8 @@ class XLACustomKernel:
         """Time each backend on each configuration of `def_benchmark_data`, in turns.
 
         A sample is ``(t2 - t1) / calls`` in seconds: `t1` is the time of a compiled loop with `calls` iterations, and
-        `t2` is the time of a loop with ``2 * calls`` iterations. The difference excludes the dispatch of the program.
-        Each call waits for all results of the previous call.
+        `t2` is the time of a loop with ``2 * calls`` iterations. The difference excludes the time that JAX takes to
+        start the program. Each call waits for all results of the previous call.
 
         Parameters
         ----------

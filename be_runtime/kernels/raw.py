@@ -259,11 +259,11 @@ def cuda_kernel(
     cluster : int or tuple of int, optional
         Number of blocks per thread block cluster along one to three axes.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. If a call passes a whole batch, native code launches the
-        kernel once for each element of the batch. If the axes of each array in the signature begin with ``...``, the
-        default is ``"broadcast_all"``. If all arrays have axes in the signature, but the axes of an array begin
-        differently, the default is ``"sequential"``. If an array has no axes in the signature, ``vmap`` needs this
-        argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes
+        the whole batch, and native code launches the kernel once for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

@@ -532,8 +532,8 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
     In checked mode, a kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs
     twice or more, with different bytes in unwritten elements. In a ``with`` block, the calls of this thread are
     checked: JAX traces compiled functions again, and after the block the earlier programs run. Without ``with``, all
-    calls of the process are checked until you call ``debug(False)``. In this case, call `debug` before other threads
-    start, because JAX does not retrace functions that other threads have already compiled.
+    calls of the process are checked until you call ``debug(False)``. To check a whole process, call `debug` before
+    other threads start, because JAX does not retrace functions that other threads have already compiled.
 
     Parameters
     ----------

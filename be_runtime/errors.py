@@ -243,7 +243,7 @@ class LoadError(BeRuntimeError, RuntimeError):
 
 
 class RegistrationError(BeRuntimeError, ValueError):
-    """A JAX FFI target can't be registered, or a program calls a kernel without a target for its platform."""
+    """A JAX FFI target can't be registered, or a kernel has no target for the platform of the program."""
 
     code = "BE601"
 

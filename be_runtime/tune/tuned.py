@@ -327,10 +327,10 @@ def autotune(
     """Time a kernel's configurations once for each device and size of arrays, and use the fastest configuration.
 
     Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the GPU's last-level cache
-    is flushed before each timed call. If the results of a configuration differ from the results of the first
-    configuration, the configuration is rejected. The chosen configuration is stored in the cache folder, for the
-    device, the driver, the source and a group of array sizes. The argument `bucket` defines the groups. If a later
-    process finds a stored choice, the process times nothing.
+    is flushed before each timed call. If a configuration gives other results than the first configuration, `autotune`
+    rejects it. The chosen configuration is stored in the cache folder, for the device, the driver, the source and a
+    group of array sizes. The argument `bucket` defines the groups. If a later process finds a stored choice, the
+    process times nothing.
 
     If ``BE_AUTOTUNE=cached`` is set, `autotune` times nothing, and stored choices are used. If ``BE_AUTOTUNE=off`` is
     set, the first configuration is used.
@@ -345,9 +345,9 @@ def autotune(
         Mapping from each keyword to a sequence of values: `autotune` tries all combinations of values. Alternatively, a
         sequence of configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. `autotune`
-        times the configurations with these arrays before it returns. Without arrays, nothing is timed until you call
-        `Tuned.tune`.
+        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. If no choice
+        is stored for these arrays, `autotune` times the configurations before it returns. Without arrays, nothing is
+        timed until you call `Tuned.tune`.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional

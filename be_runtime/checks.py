@@ -15,12 +15,12 @@ _ACCESS = r": (?:(?P<array>(?:argument|result) \d+): )?(?P<place>\S+:\d+): (?:at
 
 
 class Finding(NamedTuple):
-    """A fault that checked mode found in a kernel.
+    """A fault in a kernel, found by checked mode or by a sanitizer.
 
     Attributes
     ----------
     kind : str
-        Name of the check, such as ``"guards"``. A sanitizer uses other names.
+        Name of the check of `debug`, such as ``"guards"``, or name of a sanitizer's finding.
     kernel : str
         Name of the kernel, ``module.function``.
     message : str
@@ -90,8 +90,8 @@ class Findings(Sequence[Finding]):
     Attributes
     ----------
     calls : dict of str to dict
-        Dictionary from the name of each checked kernel to the source lines that call the kernel. The lines are the keys
-        of a dictionary whose values are None.
+        Dictionary from the name of each checked kernel to the source lines that call the kernel. These lines are the
+        keys of an inner dictionary, whose values are None.
 
     See Also
     --------

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @frames.public
 def set_cache_dir(path: StrPath | None) -> None:
-    """Keep compiled modules in the given folder from now on.
+    """Set the cache folder of this process, in which compiled modules are stored.
 
     Parameters
     ----------
     path : str, Path or None
-        Folder, which the first build creates. If None, the folder that ``BE_CACHE_DIR`` names, or the default folder,
-        is used again.
+        Folder, which the first build creates. None restores the folder that ``BE_CACHE_DIR`` names, or else the default
+        folder.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def set_cache_dir(path: StrPath | None) -> None:
 
 @frames.public
 def get_cache_dir() -> Path:
-    """Return the folder in which compiled modules are kept.
+    """Return the cache folder, in which compiled modules are stored.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def get_cache_dir() -> Path:
     Raises
     ------
     CacheError
-        The folder that ``BE_CACHE_DIR`` names can't be used, or the variable is not set and no default folder can be
+        The folder that ``BE_CACHE_DIR`` names can't be used. If the variable is not set: the default folder can't be
         used.
 
     See Also
@@ -93,12 +93,12 @@ def clear_cache(name: str | None = None) -> int:
     Parameters
     ----------
     name : str, optional
-        Name of the modules to remove. By default all modules are removed.
+        Module name. All cache entries of modules with this name are removed. By default, all modules are removed.
 
     Returns
     -------
     int
-        Number of removed entries; 0 if the cache contains no module of this name. Loaded modules keep working.
+        Number of removed entries; 0 if no entry matches. Loaded modules keep working.
 
     Raises
     ------
@@ -166,14 +166,15 @@ def export_prebuilt(path: StrPath) -> tuple[Path, ...]:
 
 @frames.public
 def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
-    """Reload modules when the sources change, until the returned context ends or `unwatch` is called.
+    """Reload modules when the sources change, until the returned context manager exits or `unwatch` is called.
 
-    Only modules that are loaded from now on are reloaded. A saved file is compiled in the background. The next call of
-    the module's functions waits for the compiler if necessary, and runs the new code. If the file doesn't compile, the
-    error is printed to standard error and the old code stays in use. A second load under the same name with different
-    source text raises no error: the functions of the new module call the new code.
+    A module is reloaded only if it was loaded after the call of `watch`. When you save a file, the module is compiled
+    in the background. The next call of the module's functions waits for the compiler if necessary, and runs the new
+    code. If the file doesn't compile, the error is printed to standard error and the old code stays in use. A second
+    load under the same name with different source text raises no error: the functions of the second module call the new
+    code.
 
-    Compiled programs, such as functions of ``jax.jit``, keep the code that they were traced with. A target for
+    A compiled program, such as a function of ``jax.jit``, keeps the code from the time of the trace. A target for
     ``jax.ffi.ffi_call`` keeps the code that was registered first.
 
     Parameters
@@ -218,7 +219,7 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
 
 def unwatch() -> None:
-    """Stop reloading sources; modules keep their current code.
+    """Stop reloading modules; the modules keep their current code.
 
     See Also
     --------
@@ -240,7 +241,7 @@ def unwatch() -> None:
 def write_compile_commands(path: StrPath = "compile_commands.json") -> Path:
     """Write a compilation database for editors, with the source files of the cached modules.
 
-    The database does not contain modules from source texts, or files that no longer exist.
+    The database contains neither modules from source texts nor files that no longer exist.
 
     Parameters
     ----------
@@ -292,9 +293,9 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
     Parameters
     ----------
     archs : str, sequence of str or None
-        Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. An argument
-        ``compute_capability`` takes precedence. If None, the architectures that ``BE_COMPUTE_CAPABILITIES`` names, or
-        the architectures of this machine's GPUs, are used again.
+        Architectures, such as ``"8.6"``, ``"sm_86"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. The argument
+        ``compute_capability`` of a function takes precedence. None restores the architectures that
+        ``BE_COMPUTE_CAPABILITIES`` names, or else the architectures of this machine's GPUs.
 
     Raises
     ------
@@ -322,9 +323,9 @@ def set_compute_capabilities(archs: str | Sequence[str] | None) -> None:
 def set_backend(platform: str, backend: str | None) -> None:
     """Prefer a backend for a platform from now on, in all operations that have a kernel of the backend.
 
-    The preference overrides the defaults of these operations. The argument ``backend`` of a call overrides the
-    preference. After a change, JAX traces and compiles jitted functions again. Call this function before threads call
-    operations.
+    The preference overrides the default backends of these operations. The argument ``backend`` of a call overrides the
+    preference. After a change, JAX traces and compiles jitted functions again. Call `set_backend` before other threads
+    call operations.
 
     Parameters
     ----------
@@ -473,14 +474,14 @@ def register_ffi_target(
     handler : CompiledModule or capsule
         Module, or a handler from `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        Name of the module's function; required for a module. For a capsule, this argument is the platform, as in
-        ``register_ffi_target(name, capsule, "CUDA")``.
+        If `handler` is a module, the name of a function of the module. If `handler` is a capsule, this argument is the
+        platform, as in ``register_ffi_target(name, capsule, "CUDA")``.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.
     content : str, optional
-        Text that identifies the handler's code. A second registration with the same text does nothing. By default, a
-        function of a module is identified by its code. A capsule is identified by the object itself.
+        Text that identifies the handler's code. A second registration of `name` with the same text does nothing. By
+        default, the compiled code identifies a function of a module, and the object itself identifies a capsule.
     replace : bool, default False
         Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
         written for brainevent </from-brainevent>`.
@@ -526,27 +527,28 @@ def register_ffi_target(
 
 @frames.public
 def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = "raise") -> Debugging:
-    """Check every call of a kernel that JAX traces from now on, until the returned context ends.
+    """Check the calls of kernels in checked mode, in a ``with`` block or in the whole process.
 
-    A checked kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs twice or
-    more, with different bytes in unwritten elements. Within the context, JAX traces compiled functions again. After the
-    context ends, the earlier programs of these functions run. Without ``with``, calls of the whole process are checked
-    until ``debug(False)`` is called. To check a whole process, call `debug` before other threads start, because JAX
-    does not retrace functions that other threads have already compiled.
+    In checked mode, a kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs
+    twice or more, with different bytes in unwritten elements. In a ``with`` block, the calls of this thread are
+    checked: JAX traces compiled functions again, and after the block the earlier programs run. Without ``with``, all
+    calls of the process are checked until you call ``debug(False)``. To check a whole process, call `debug` before
+    other threads start, because JAX does not retrace functions that other threads have already compiled.
 
     Parameters
     ----------
     checks : bool, str or sequence of str, default True
         Names of checks: guards, unwritten, inputs, values, bounds, fault, stream, repeat. True and ``"all"`` mean all
-        checks. A minus leaves a check out: ``"all,-repeat"``. False ends the checks of the process.
+        checks. A minus leaves out a check, as in ``"all,-repeat"``. False ends the checks of the process.
     on_finding : {"raise", "warn", "collect"}, default "raise"
-        Raise a `FindingError` at the call, warn with a `FindingWarning`, or only keep the findings. If a compiled
-        function calls the kernel, the context converts XLA's error to a `FindingError`.
+        Raise a `FindingError`, issue a `FindingWarning`, or only collect the findings. With ``"raise"``, an uncertain
+        finding is a `FindingWarning`, too.
 
     Returns
     -------
     Debugging
-        Context manager. Its value is a `Findings`, a sequence of `Finding`.
+        Context manager. In ``with be_runtime.debug() as found:``, ``found`` is a `Findings` object, which is a sequence
+        of `Finding`.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class BenchmarkDataFnNotProvidedError(ArgumentError):
 
 
 class SpecError(BeRuntimeError, ValueError):
-    """An arg_spec, a // @BE comment or a C++ signature can't be parsed."""
+    """An arg_spec, a // @BE comment or a C++ signature is invalid."""
 
     code = "BE201"
     longest = 2000
@@ -237,7 +237,7 @@ class CacheError(BeRuntimeError, RuntimeError):
 
 
 class LoadError(BeRuntimeError, RuntimeError):
-    """Compiled code can't be loaded, or a setting forbids the compilation."""
+    """Compiled code or an exported program can't be loaded, or a setting forbids the compilation."""
 
     code = "BE501"
 
@@ -249,7 +249,7 @@ class RegistrationError(BeRuntimeError, ValueError):
 
 
 class TransformError(BeRuntimeError, RuntimeError):
-    """A kernel does not support a JAX transformation, such as batching or differentiation."""
+    """A kernel, or the installed JAX, does not support a transformation such as batching or differentiation."""
 
     code = "BE701"
 

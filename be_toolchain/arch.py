@@ -27,7 +27,8 @@ class Arch(NamedTuple):
     minor : int
         Second number, one digit.
     suffix : {"", "a", "f"}, default ""
-        ``"a"`` for code that runs only on this capability, ``"f"`` for code that runs on the family of the capability.
+        ``"a"`` for code that runs only on this capability, ``"f"`` for code that runs on GPUs of the same family, such
+        as 10.x.
 
     See Also
     --------
@@ -245,9 +246,8 @@ def gencode_flags(archs: tuple[Arch, ...], ptx_for_highest: bool = True) -> tupl
     archs : tuple of Arch
         Architectures to build for.
     ptx_for_highest : bool, default True
-        Add PTX of the highest architecture without a suffix, if there is one. PTX with a suffix is not added, because
-        the driver compiles PTX of ``9.0a`` only for GPUs of capability 9.0, and PTX of ``10.0f`` only for GPUs of
-        capability 10.x.
+        Add PTX of the highest architecture that has no suffix. PTX of an architecture with a suffix is not added,
+        because PTX of ``9.0a`` does not run on newer GPUs.
 
     Returns
     -------

@@ -90,7 +90,7 @@ class KernelCompilationError(KernelError):
 
 
 class CompilationError(KernelCompilationError):
-    """Base class of errors about compilers that failed or can't be used together."""
+    """Base class of errors about compilers that failed or do not fit together."""
 
 
 class ToolchainError(KernelError):

@@ -61,9 +61,9 @@ class HostCompiler(NamedTuple):
     found_via : str
         Search step that found the compiler, such as ``"PATH"`` or ``"BE_CXX"``.
     banner : str
-        Version line that the compiler prints. The line names the distribution's build.
+        Version line that the compiler prints.
     content : str
-        Hash of the compiler's file, because an edited wrapper script may still print the same version.
+        Hash of the compiler's file. The hash also changes if you edit a wrapper script.
 
     See Also
     --------
@@ -227,7 +227,7 @@ class CudaToolkit(NamedTuple):
     Attributes
     ----------
     root : Path
-        Root folder that nvcc reports, or the folder to pass to clang as ``--cuda-path``.
+        Root folder of the toolkit.
     release : str
         Release, such as ``"13.0"``.
     compiler : object
@@ -356,12 +356,13 @@ class Toolchain(NamedTuple):
     Attributes
     ----------
     cxx : HostCompiler or None
-        Compiler for C++ kernels; None if the request needs neither C++ nor CUDA. With nvcc, the value is nvcc's host
-        compiler, unless a variable, a project's settings file or the request names a C++ compiler.
+        Compiler for C++ kernels; None if the request asks for neither C++ nor CUDA. If the request asks for CUDA and
+        nvcc was found, the value is nvcc's host compiler, unless a variable, a project's settings file or the request
+        names a C++ compiler.
     cuda : CudaToolkit or None
         CUDA toolkit; None unless the request needs CUDA.
     environment : tuple of (str, str)
-        Names and values of the environment variables that change the output of the compilers, sorted.
+        Sorted pairs of names and values of the environment variables that change the output of the compilers.
     warnings : tuple
         Warnings, each with a ``message`` and a ``hint``. The fingerprint does not depend on the warnings.
 

@@ -39,25 +39,26 @@ def load_inline(
 ) -> PlatformModule:
     """Compile C++ and CUDA source texts into operations for CPU and GPU.
 
-    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
-    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
-    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
+    A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
+    function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
+    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
-    `compute_capability`. The declarations in the CUDA source are checked in any case.
+    `compute_capability`. The declarations in the CUDA source are always checked.
 
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
+        Name of the module and of its cache entries.
     cpp : str or list of str
         C++17 source text. Several texts are joined in order and compiled as one text.
     cuda : str or list of str
         CUDA C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
-        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
-        arg_spec tokens.
+        entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
+        maps names to arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -72,30 +73,32 @@ def load_inline(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the CUDA source is not compiled.
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
@@ -114,7 +117,7 @@ def load_inline(
     Returns
     -------
     PlatformModule
-        Module whose functions are methods. ``parts["cpp"]`` and ``parts["cuda"]`` are the modules of the two languages.
+        Module whose functions are methods, such as ``ops.twice(x)``.
 
     Raises
     ------
@@ -190,25 +193,26 @@ def load_file(
 ) -> PlatformModule:
     """Compile C++ files and CUDA files into operations for CPU and GPU.
 
-    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
-    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
-    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
+    A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
+    function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
+    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
-    `compute_capability`. The declarations in the CUDA source are checked in any case.
+    `compute_capability`. The declarations in the CUDA source are always checked.
 
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
+        Name of the module and of its cache entries.
     cpp : str or Path, or list of them
         C++17 files. Several files are compiled in parallel.
     cuda : str or Path, or list of them
         CUDA C++17 files. Several files are compiled in parallel.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
-        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
-        arg_spec tokens.
+        entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
+        maps names to arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -223,30 +227,32 @@ def load_file(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the CUDA source is not compiled.
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
@@ -265,7 +271,7 @@ def load_file(
     Returns
     -------
     PlatformModule
-        Module whose functions are methods. ``parts["cpp"]`` and ``parts["cuda"]`` are the modules of the two languages.
+        Module whose functions are methods, such as ``ops.twice(x)``.
 
     Raises
     ------
@@ -313,25 +319,26 @@ def load_dir(
 ) -> PlatformModule:
     """Compile the C++ files of one folder, and the CUDA files of the same or a second folder, into operations.
 
-    A C++ function and a CUDA function of the same name become one operation. XLA calls the function for the platform of
-    the program. The two functions must declare the same arrays, attributes and axes; only the stream may differ. A
-    rule, such as a rule that you pass to ``defvjp``, applies to the two functions.
+    A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
+    function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
+    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
-    `compute_capability`. The declarations in the CUDA source are checked in any case.
+    `compute_capability`. The declarations in the CUDA source are always checked.
 
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entries. Its targets are called ``<name>.<function>``.
+        Name of the module and of its cache entries.
     cpp : str or Path
         Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the C++ sources. Subfolders are not searched.
     cuda : str or Path
         Folder whose ``*.cu`` files are the CUDA sources. `cpp` and `cuda` may name the same folder.
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
-        entry points. A list names functions whose arg_spec is derived from the C++ signature. A dict maps names to
-        arg_spec tokens.
+        entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
+        maps names to arg_spec tokens.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -346,30 +353,32 @@ def load_dir(
         Print the commands and their output to standard error.
     compute_capability : str or list of str, optional
         GPU architectures, such as ``"sm_86"``, ``"8.6"``, ``"8.0,9.0"`` or ``["8.0", "9.0"]``. By default, the
-        architectures come from the first of these that has any: `extra_cuda_cflags`, `set_compute_capabilities`, the
-        variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
+        architectures come from the first of these places that names an architecture: `extra_cuda_cflags`,
+        `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine. If no place
+        names an architecture, the CUDA source is not compiled.
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for all code.
     use_fast_math : bool, default False
-        Pass ``-ffast-math`` and ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``-ffast-math`` and ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
@@ -388,7 +397,7 @@ def load_dir(
     Returns
     -------
     PlatformModule
-        Module whose functions are methods. ``parts["cpp"]`` and ``parts["cuda"]`` are the modules of the two languages.
+        Module whose functions are methods, such as ``ops.twice(x)``.
 
     Raises
     ------

@@ -55,14 +55,14 @@ def load_cpp_inline(
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entry. The module's targets are called ``<name>.<function>``.
+        Name of the module and of its cache entry.
     cpp_sources : str or list of str
         C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. On the CPU, the
-        value of a ``stream`` parameter is 0.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
+        "ret"]}``. On the CPU, the value of a ``stream`` parameter is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
@@ -79,7 +79,8 @@ def load_cpp_inline(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
@@ -162,9 +163,9 @@ def load_cpp_file(
 ) -> CompiledModule:
     """Compile one or more C++ files, and register the entry points as JAX FFI targets on the CPU.
 
-    The functions run on the CPU. Several files are compiled in parallel and become one module. If a file declares a
-    function of another file, the file can call the function. If several files define a function of the same name, each
-    file uses its own function, and such entry points are called ``<file>.<function>``.
+    The functions run on the CPU. Several files are compiled in parallel and become one module. A file can declare and
+    call functions of the other files. If several files define a function of the same name, each file calls its own
+    definition. If such functions are entry points, their names begin with the file's name: ``a.fire`` and ``b.fire``.
 
     Parameters
     ----------
@@ -172,10 +173,10 @@ def load_cpp_file(
         C++17 files. The compiler searches the folder of each file for the headers that the file includes.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
-        define a function that the list or dict names, each definition becomes an entry point. On the CPU, the value of
-        a ``stream`` parameter is 0.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
+        "ret"]}``. If several files define a function that the list or dict names, each definition becomes an entry
+        point. On the CPU, the value of a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
@@ -194,7 +195,8 @@ def load_cpp_file(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
@@ -277,9 +279,9 @@ def load_cpp_dir(
 ) -> CompiledModule:
     """Compile the C++ files of a folder into one module, and register the entry points as JAX FFI targets on the CPU.
 
-    The functions run on the CPU. The files are compiled in parallel. If a file declares a function of another file, the
-    file can call the function. If several files define a function of the same name, each file uses its own function,
-    and such entry points are called ``<file>.<function>``.
+    The functions run on the CPU. The files are compiled in parallel. A file can declare and call functions of the other
+    files. If several files define a function of the same name, each file calls its own definition. If such functions
+    are entry points, their names begin with the file's name: ``a.fire`` and ``b.fire``.
 
     Parameters
     ----------
@@ -287,10 +289,10 @@ def load_cpp_dir(
         Folder whose ``*.cc``, ``*.cpp`` and ``*.cxx`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret"]}``. If several files
-        define a function that the list or dict names, each definition becomes an entry point. On the CPU, the value of
-        a ``stream`` parameter is 0.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
+        "ret"]}``. If several files define a function that the list or dict names, each definition becomes an entry
+        point. On the CPU, the value of a ``stream`` parameter is 0.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cflags : list of str, optional
@@ -309,7 +311,8 @@ def load_cpp_dir(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.

@@ -57,13 +57,14 @@ def load_cuda_inline(
     Parameters
     ----------
     name : str
-        Name of the module and of its cache entry. The module's targets are called ``<name>.<function>``.
+        Name of the module and of its cache entry.
     cuda_sources : str or list of str
         CUDA C++17 source text. Several texts are joined in order and compiled as one text.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret",
+        "stream"]}``.
     extra_cuda_cflags : list of str, optional
         Arguments for nvcc, such as ``["-maxrregcount=64"]``.
     extra_ldflags : list of str, optional
@@ -85,22 +86,23 @@ def load_cuda_inline(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
@@ -186,9 +188,9 @@ def load_cuda_file(
 ) -> CompiledModule:
     """Compile one or more CUDA files, and register the entry points as JAX FFI targets on GPUs.
 
-    Several files are compiled in parallel and become one module. If a file declares a host function of another file,
-    the file can call the function. If several files define a function of the same name, each file uses its own
-    function, and such entry points are called ``<file>.<function>``.
+    Several files are compiled in parallel and become one module. A file can declare and call host functions of the
+    other files. If several files define a function of the same name, each file calls its own definition. If such
+    functions are entry points, their names begin with the file's name: ``a.fire`` and ``b.fire``.
 
     Parameters
     ----------
@@ -197,9 +199,10 @@ def load_cuda_file(
         includes.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``. If
-        several files define a function that the list or dict names, each definition becomes an entry point.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret",
+        "stream"]}``. If several files define a function that the list or dict names, each definition becomes an entry
+        point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cuda_cflags : list of str, optional
@@ -223,22 +226,23 @@ def load_cuda_file(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the
@@ -306,9 +310,9 @@ def load_cuda_dir(
 ) -> CompiledModule:
     """Compile the CUDA files of a folder into one module, and register the entry points as JAX FFI targets on GPUs.
 
-    The files are compiled in parallel. If a file declares a host function of another file, the file can call the
-    function. If several files define a function of the same name, each file uses its own function, and such entry
-    points are called ``<file>.<function>``.
+    The files are compiled in parallel. A file can declare and call host functions of the other files. If several files
+    define a function of the same name, each file calls its own definition. If such functions are entry points, their
+    names begin with the file's name: ``a.fire`` and ``b.fire``.
 
     Parameters
     ----------
@@ -316,9 +320,10 @@ def load_cuda_dir(
         Folder whose ``*.cu`` files are the sources. Subfolders are not searched.
     functions : dict of str to list of str, list of str, or None
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
-        points. A list names functions whose arg_spec is derived from the C++ signature; an empty list loads a module
-        without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret", "stream"]}``. If
-        several files define a function that the list or dict names, each definition becomes an entry point.
+        points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
+        list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg", "ret",
+        "stream"]}``. If several files define a function that the list or dict names, each definition becomes an entry
+        point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cuda_cflags : list of str, optional
@@ -342,22 +347,23 @@ def load_cuda_dir(
         Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
         `ModuleInfo.get_handler` returns a handler that you can register yourself.
     target_prefix : str, optional
-        First part of the targets' names. The default is the module's name.
+        First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
+        module's name.
     ninja_workers : int, optional
         Maximum number of compiler processes at once. The default is the number of processors, or fewer if memory is
         short. ``BE_MAX_JOBS`` is an upper limit for the argument and for the default.
     optimization_level : {0, 1, 2, 3}, default 3
         Level of ``-O`` for host and device code.
     use_fast_math : bool, default False
-        Pass ``--use_fast_math``, for faster and less exact floating-point arithmetic.
+        Pass ``--use_fast_math``, for faster but less exact floating-point arithmetic.
     allow_cuda_graph : bool, default True
         Let XLA record calls in CUDA graphs, which replay launches, copies and fills without running host code again.
-        Pass False if host code waits for the GPU, allocates device memory, or reads values that determine the launches:
-        such host code must run at every call. The option does not change the compiled code.
+        Pass False if host code must run at every call, because the code waits for the GPU, allocates device memory, or
+        reads values that determine the launches.
     active : {"nonzero", "positive"}, optional
-        Floating-point values that the macros ``IS_ACTIVE_*`` of ``cuda_common.h`` accept. ``"nonzero"`` accepts all
-        values except 0, including negative values and NaN; ``"positive"`` accepts values above 0. The default is the
-        value of ``BE_ACTIVE``, or ``"nonzero"``.
+        For sources that use the macros ``IS_ACTIVE_*`` of ``cuda_common.h``: the floating-point values that count as
+        active. ``"nonzero"`` means all values except 0, including negative values and NaN. ``"positive"`` means values
+        above 0. The default is the value of ``BE_ACTIVE``, or ``"nonzero"``.
     default_stream : {"cuda", "xla"}, default "cuda"
         Stream for launches, copies and fills that name no stream. ``"xla"`` runs such work on the stream of the call.
         ``"cuda"`` leaves such work on CUDA's default stream, which XLA does not wait for; a `StreamWarning` lists the

@@ -115,8 +115,9 @@ class CompiledFunction(OfThisProcess):
             Shape and dtype of each result, unless the arg_spec declares them. A callable takes the inputs and the
             attributes.
         **attributes
-            Attributes and scalars by name. Attributes and scalars with a default may be left out. If the arg_spec
-            declares optional results, ``want`` names the optional results to compute, as in ``want={"argmax"}``.
+            Attributes and scalars by name. You may leave out an attribute or a scalar that has a default. If the
+            arg_spec declares optional results, the argument ``want`` names the optional results to compute, as in
+            ``want={"argmax"}``.
 
         Returns
         -------
@@ -217,7 +218,7 @@ class CompiledFunction(OfThisProcess):
         Returns
         -------
         callable
-            Function that takes the same arguments and follows the same rules for ``vmap`` and derivatives.
+            Function with the arguments, the derivatives and the ``vmap`` rule of this function.
 
         Raises
         ------

@@ -102,9 +102,9 @@ class RuledFunction(CompiledFunction, ABC):
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Define the reverse-mode derivative, as ``jax.custom_vjp`` does.
 
-        A rule is a kernel or a Python function. A string names an entry point of the same module. A kernel receives the
-        attributes that its arg_spec declares: values of the call, or else the defaults of the kernel. A Python function
-        receives all attributes as keyword arguments.
+        A rule is a kernel or a Python function. A string names a kernel: an entry point of the same module. A kernel
+        receives the attributes that its arg_spec declares. The values come from the call, or else from the defaults of
+        the kernel. A Python function receives all attributes of the call as keyword arguments.
 
         Parameters
         ----------
@@ -114,9 +114,9 @@ class RuledFunction(CompiledFunction, ABC):
             are the inputs.
         backward : str or callable
             Rule that computes the cotangents of the inputs. A kernel takes the residuals and then the cotangents of the
-            results; a kernel may also take the inputs, which then come first. The kernel returns a cotangent for each
-            input with floating-point or complex elements. A Python function takes the residuals and the cotangents of
-            the results, and returns a cotangent or None for each input.
+            results. A kernel may also take the inputs of the call, before the residuals. The kernel returns a cotangent
+            for each input with floating-point or complex elements. A Python function takes the residuals and the
+            cotangents of the results, and returns a cotangent or None for each input.
 
         Raises
         ------
@@ -157,9 +157,9 @@ class RuledFunction(CompiledFunction, ABC):
         Parameters
         ----------
         transpose : str or callable
-            Rule: the name of an entry point of the same module, a kernel, or a Python function. The rule takes the
-            inputs of the call, with the cotangent of the result in place of the linear input. The rule returns the
-            cotangent of the linear input.
+            The name of an entry point of the same module, a kernel, or a Python function. This rule takes the inputs of
+            the call, with the cotangent of the result in place of the linear input. The rule returns the cotangent of
+            the linear input.
         linear_in : int or sequence of int, default 0
             Index of the linear input, or several indices that share the rule. To define different rules for several
             inputs, call this method once for each input.
@@ -309,7 +309,7 @@ class KernelFunction(RuledFunction, Generic[P, R]):
 
     @public
     def with_options(self, *, outs: Any = None, **options: Unpack[CallOptions]) -> KernelFunction[..., R]:
-        """Return the function with other options.
+        """Return a copy of the function with other options.
 
         Parameters
         ----------
@@ -317,10 +317,10 @@ class KernelFunction(RuledFunction, Generic[P, R]):
             Shape and dtype of each result, for calls without the argument ``outs``. A callable takes the inputs and
             the attributes.
         vmap_method : str, optional
-            Value of ``vmap_method`` for ``jax.ffi.ffi_call``. By default, one call processes a whole batch if all
-            arrays have leading axes, as in ``[... n]``, or if a :doc:`parallel axis </arg-spec>` comes first in all
-            results and all mapped inputs. Otherwise the default is ``"sequential"``. Without declared axes, ``vmap``
-            needs this option.
+            Value of ``vmap_method`` for ``jax.ffi.ffi_call``. If an array has no declared axes, ``vmap`` needs this
+            option. Otherwise, the default depends on the axes. One call processes a whole batch if the axes of all
+            arrays begin with ``...``, as in ``[... n]``, or if a :doc:`parallel axis </arg-spec>` comes first in all
+            results and all mapped inputs. With other axes, the default is ``"sequential"``.
         input_output_aliases : dict of int to int, optional
             Dictionary from the index of an input to the index of the result that may share the input's memory.
         has_side_effect : bool, default False
@@ -341,7 +341,8 @@ class KernelFunction(RuledFunction, Generic[P, R]):
         Returns
         -------
         KernelFunction
-            Function with these options. An option that is not passed has its default value.
+            Function with these options. An option that is not passed has its default value, even if an earlier
+            `with_options` set the option.
 
         Raises
         ------

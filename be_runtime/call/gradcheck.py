@@ -31,8 +31,8 @@ def gradcheck(
     """Compare a function's derivatives with central differences.
 
     The check sums the results with random weights, and computes the gradient of this sum with ``jax.vjp``. For each
-    element of an input, or for a random sample of a large input, the gradient is compared with the central difference.
-    The sums are computed in float64.
+    element of an input, or for a random sample of the elements of a large input, the check compares the gradient with
+    the central difference. The sums are computed in float64.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def gradcheck(
         Tolerance relative to the central difference. The default is 1e-1 for 16-bit inputs, 1e-2 for float32 and
         1e-6 for float64.
     atol : float, optional
-        Additional tolerance, which is multiplied by the largest absolute value in the input's gradient, or by 1 if that
-        value is below 1. The default is the same number as for `rtol`.
+        Additional tolerance. The check multiplies this number by the largest absolute value in the input's gradient, or
+        by 1 if the largest value is below 1. The defaults are the defaults of `rtol`.
     elements : int, default 200
-        Largest number of elements of an input that are compared. From a larger input, this number of elements is drawn
+        Maximum number of elements of an input that are compared. From a larger input, this number of elements is drawn
         at random.
     seed : int, default 0
         Seed of the weights and of the drawn elements.

@@ -132,7 +132,7 @@ class BenchmarkResult(NamedTuple):
 def benchmark_function(
     fn: Callable[..., Any], n_warmup: int, n_runs: int, n_batch_per_run: int = 1, data: Sequence[Any] = ()
 ) -> tuple[float, float, float, float, Any]:
-    """Time calls of a Python function, including the dispatch of its programs.
+    """Time calls of a Python function, including the time that JAX takes to start compiled programs.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def benchmark_function(
 
     See Also
     --------
-    - `XLACustomKernel.benchmark`: time kernels without the dispatch.
+    - `XLACustomKernel.benchmark`: time kernels without the start of a program.
     - :doc:`/custom-kernels`: operations with several kernels.
 
     Examples

@@ -233,8 +233,8 @@ def cubin_kernel(
 ) -> ArrayFunction:
     """Make a kernel from a cubin or PTX file callable from JAX.
 
-    Any compiler may have written the file. `cubin_kernel` reads the kernel's parameters from the file, and compares
-    them with the signature.
+    The file may come from any compiler. `cubin_kernel` reads the kernel's parameters from the file, and compares the
+    parameters with the signature.
 
     Parameters
     ----------
@@ -245,9 +245,9 @@ def cubin_kernel(
         ``"scale"`` or ``"ops::scale"``.
     signature : str or sequence of str
         One token for each parameter, in the kernel's order: ``arg``, ``ret``, ``inout`` and ``scratch`` for pointers,
-        and ``attr.NAME:TYPE`` for numbers. The code states neither ``const`` nor element types. Therefore two errors
-        are not detected: a kernel that writes to an ``arg``, and a pointer whose element type differs from the
-        signature.
+        and ``attr.NAME:TYPE`` for numbers. Machine code contains neither ``const`` nor the element types of pointers.
+        Therefore `cubin_kernel` does not detect two errors: a kernel that writes to an ``arg``, and a pointer whose
+        element type differs from the signature.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
         scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
@@ -264,10 +264,11 @@ def cubin_kernel(
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
-        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
-        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
-        the signature declares no axes for an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes
+        the whole batch, and native code launches the kernel once for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

@@ -168,8 +168,8 @@ def cute_kernel(
         One token for each parameter that is neither a constant nor the stream, in the function's order: ``arg``,
         ``ret`` and ``inout`` with axes for a ``cute.Tensor``, ``attr.NAME:TYPE`` for a number. A tensor is compact and
         row-major, and its address is a multiple of 16 bytes. If an axis is a number, as in ``"arg[n 128]"``, the extent
-        is static. The axes that ``...`` stands for are merged into the tensor's first axis. If ``...`` stands for no
-        axes, this first axis has the extent 1.
+        is static. The axes that ``...`` stands for become one axis, the first axis of the tensor. If ``...`` stands for
+        no axes, the extent of the first axis is 1.
     divisible : dict of str to int, optional
         Dictionary from the name of an axis to a divisor of the axis's extent, such as ``{"n": 8}``. CuTe DSL may then
         use wider memory accesses. A call whose extent is not a multiple of the divisor raises an error.
@@ -179,8 +179,8 @@ def cute_kernel(
         Architecture, such as ``"sm_90a"``. For 9.0 and later, the suffix ``a`` is implied. The default is the
         architecture of the GPU of this machine.
     allow_cuda_graph : bool, default True
-        Let XLA record calls in CUDA graphs, which replay launches without running host code again. Pass False if the
-        function does more than launch kernels.
+        Let XLA record calls in CUDA graphs, which replay the launches without running host code again. Pass False if
+        the host code of the function does more than launch kernels.
     outs : ShapeDtypeStruct, sequence of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the inputs and the
         attributes.

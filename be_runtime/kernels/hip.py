@@ -67,7 +67,7 @@ def hip_kernel(
     """Compile a HIP kernel for AMD GPUs; launching the kernel is not supported yet.
 
     This function is experimental. A call of the returned function checks the inputs, compiles the kernel with hipcc or
-    clang++, keeps the code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If
+    clang++, stores the code in the cache, and then raises a `LoadError`. HIP's headers are included automatically. If
     ROCm is not installed, a header of this package declares a small part of HIP.
 
     Parameters
@@ -94,10 +94,11 @@ def hip_kernel(
     offload_arch : str or list of str
         Architectures, such as ``"gfx942"``.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
-        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
-        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
-        the signature declares no axes for an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes
+        the whole batch, and native code launches the kernel once for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

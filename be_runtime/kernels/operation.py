@@ -134,7 +134,7 @@ class XLACustomKernel:
     # Kernels
 
     def def_kernel(self, backend: str, platform: str, kg: Generator, asdefault: bool = False) -> None:
-        """Define the kernel of a backend for a platform, or replace it.
+        """Define the kernel of a backend for a platform, or replace an earlier kernel.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -186,7 +186,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -198,7 +198,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -210,7 +210,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         platform : {"cpu", "gpu"}, default "gpu"
@@ -224,7 +224,7 @@ class XLACustomKernel:
         Parameters
         ----------
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -238,7 +238,7 @@ class XLACustomKernel:
         platform : {"cpu", "gpu", "tpu"}
             Platform of the kernel.
         kg : callable
-            Generator, as in `def_kernel`.
+            Function that makes the kernel: the argument `kg` of `def_kernel`.
         asdefault : bool, default False
             Make the backend the platform's default.
         """
@@ -449,7 +449,7 @@ class XLACustomKernel:
         return (self._function or self)(*inputs, **keywords)
 
     def def_tags(self, *tags: str) -> None:
-        """Add search words for `get_primitives_by_tags`.
+        """Add tags, which are search words for `get_primitives_by_tags`.
 
         Parameters
         ----------
@@ -487,8 +487,8 @@ class XLACustomKernel:
         """Time each backend on each configuration of `def_benchmark_data`, in turns.
 
         A sample is ``(t2 - t1) / calls`` in seconds: `t1` is the time of a compiled loop with `calls` iterations, and
-        `t2` is the time of a loop with ``2 * calls`` iterations. The difference excludes the dispatch of the program.
-        Each call waits for all results of the previous call.
+        `t2` is the time of a loop with ``2 * calls`` iterations. The difference excludes the time that JAX takes to
+        start the program. Each call waits for all results of the previous call.
 
         Parameters
         ----------

@@ -60,7 +60,7 @@ def get_primitives_by_tags(tags: Iterable[str]) -> dict[str, XLACustomKernel]:
     Parameters
     ----------
     tags : iterable of str
-        Search words of `XLACustomKernel.def_tags`.
+        Tags from `XLACustomKernel.def_tags`.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def general_batching_rule(
 ) -> tuple[Any, Any]:
     """Apply an operation or a JAX primitive to a batch.
 
-    An operation uses its general rule. A JAX primitive is applied to one element after the other.
+    An operation uses its general rule. A JAX primitive is applied to one element of the batch after the other.
 
     Parameters
     ----------

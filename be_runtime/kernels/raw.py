@@ -259,10 +259,11 @@ def cuda_kernel(
     cluster : int or tuple of int, optional
         Number of blocks per thread block cluster along one to three axes.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
-        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
-        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
-        the signature declares no axes for an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes
+        the whole batch, and native code launches the kernel once for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.
@@ -292,8 +293,8 @@ def cuda_kernel(
     -------
     callable
         Function that takes the inputs by position and the kernel's scalars by name, and returns arrays in the structure
-        of `outs`. The kernel gets pointers to the inputs, and then pointers to the results. The pointers to the inputs
-        must be ``const``.
+        of `outs`. The kernel gets pointers to the inputs, and then pointers to the results. In the kernel, declare the
+        pointers to the inputs as ``const``.
 
     Raises
     ------
@@ -301,8 +302,8 @@ def cuda_kernel(
         An argument has a wrong type or value. At a call: the inputs don't fit the kernel's parameters, or no
         architecture is named and the machine has no GPU.
     SpecError
-        The source defines no kernel of that name, or several, or a parameter of the kernel has an unsupported type. The
-        signature is invalid or contradicts the kernel.
+        The source defines no kernel of that name or several such kernels, a parameter of the kernel has an unsupported
+        type, or the signature is invalid or contradicts the kernel.
     BuildError
         At a call: the source can't be compiled.
     ToolchainError
@@ -328,7 +329,7 @@ def cuda_kernel(
     ...     grid="ceil(n/256)",
     ...     block=256,
     ... )
-    >>> scale(jnp.arange(3.0), by=2.0, n=3).tolist()  # doctest: +SKIP
+    >>> scale(jnp.arange(3.0), by=2.0).tolist()  # doctest: +SKIP
     [0.0, 2.0, 4.0]
     """
     kernel, options = raw_kernel(locals()), check_options(locals())

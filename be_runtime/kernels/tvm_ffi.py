@@ -59,12 +59,12 @@ def load_tvm_ffi(
         ``stream:int64`` passes the stream as a number. At the end, ``returned[n]:float32`` declares an array that the
         function returns. If the library states the types of its parameters, attributes need no types.
     platform : {"cpu", "cuda"}, default "cpu"
-        Platform of the functions' arrays. nvcc compiles a module for CUDA.
+        Platform of the functions' arrays. ``"cuda"`` requires nvcc.
     owned : bool, default False
         Pass ``tvm::ffi::Tensor`` objects, which some functions require. The function must not keep these objects after
-        the call. If the library states the types of its parameters, this argument is not needed.
+        the call. If the library states the types of its parameters, leave out this argument.
     name : str, optional
-        Name of the module. The default is the file's name without ``lib`` and the suffix.
+        Name of the module. The default is the file's name without ``lib`` and the extension.
     **options
         Keyword arguments of `load_cpp_inline` or `load_cuda_inline`, depending on `platform`.
 
@@ -160,15 +160,16 @@ def tvm_ffi_function(
 ) -> KernelFunction[..., Any]:
     """Make a TVM-FFI function object callable from JAX.
 
-    For example, the functions of a module from ``tvm_ffi.load_module`` are such objects. The returned function works
-    only in this process, so `export` refuses it.
+    For example, a module from ``tvm_ffi.load_module`` contains such objects. The returned function works only in this
+    process. Therefore `export` can't export the function.
 
     Parameters
     ----------
     function : tvm_ffi.Function
         Function object, which is kept until the process ends.
     signature : str or sequence of str
-        One token for each parameter, as for `load_tvm_ffi`.
+        One token for each parameter, in the function's order. The argument `functions` of `load_tvm_ffi` describes the
+        tokens.
     platform : {"cpu", "cuda"}, default "cpu"
         Platform of the function's arrays.
     owned : bool, default False

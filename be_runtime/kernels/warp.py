@@ -32,16 +32,16 @@ def warp_kernel(
     Parameters
     ----------
     kernel : warp.Kernel
-        Function decorated with ``@wp.kernel``. Its last parameters are the results.
+        Function decorated with ``@wp.kernel``. The last parameters of the kernel are the results.
     outs : ShapeDtypeStruct or pytree of them
         Shape and dtype of each result. If the elements are vectors or matrices, the shape of an element follows the
         shape of the array.
     launch_dims : int or tuple of int, optional
         Number of threads along each axis. The default is the shape of the first array.
     vmap_method : str, default "sequential"
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. ``"sequential"`` is correct for all kernels. With a value
-        that passes a whole batch in one call, Warp merges the batch with the first axis of each array. This is correct
-        for elementwise kernels only.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. ``"sequential"`` is correct for all kernels. With
+        ``"broadcast_all"`` or ``"expand_dims"``, Warp merges the batch with the first axis of each array, and the
+        results are correct only for elementwise kernels.
     **warp_options
         Further arguments of Warp's ``jax_kernel``.
 

@@ -127,7 +127,7 @@ class ModuleInfo:
     path : Path
         Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the build. The same inputs have the same hash in all processes.
+        Hash of all inputs of the build. In all processes, equal inputs have equal hashes.
     platform : {"cpu", "CUDA"}
         JAX's name of the platform.
 
@@ -489,8 +489,8 @@ class CompiledModule(LoadedModule):
     """A loaded module, which the load functions return.
 
     Each function of the module is a method of type `KernelFunction`. If the name of a function is not a Python
-    identifier, write ``ops["a.fire"]``. A function hides an attribute of the same name: read the attribute from
-    `ModuleInfo.of`, such as ``ModuleInfo.of(ops).path``.
+    identifier, write ``ops["a.fire"]``. If a function has the name of an attribute below, such as ``path``, the method
+    hides the attribute: write ``ModuleInfo.of(ops).path``.
 
     Attributes
     ----------
@@ -501,7 +501,7 @@ class CompiledModule(LoadedModule):
     path : Path
         Path of the compiled library.
     content_hash : str
-        Hash of all inputs of the build. The same inputs have the same hash in all processes.
+        Hash of all inputs of the build. In all processes, equal inputs have equal hashes.
     function_names : list of str
         Names of the functions.
     get_handler : callable

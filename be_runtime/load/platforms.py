@@ -20,8 +20,8 @@ from be_toolchain.find.record import device_archs
 class LoadedPlatformModule:
     """Base class of modules for CPU and GPU, for type annotations.
 
-    A type checker finds in this class the attributes of a `PlatformModule`, but no functions. ``python -m be_runtime
-    stubs`` writes a subclass with the functions of one module.
+    For a type checker, this class declares the attributes of a `PlatformModule`, but no functions. ``python -m
+    be_runtime stubs`` writes a subclass with the functions of one module.
 
     See Also
     --------
@@ -69,7 +69,7 @@ class LoadedPlatformModule:
         Raises
         ------
         KeyError
-            The module has no function of this name, or the CUDA source of the function is not compiled.
+            The module has no function of this name, or only the CUDA source defines the function and is not compiled.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))
@@ -110,13 +110,14 @@ class LoadedPlatformModule:
 class PlatformModule(LoadedPlatformModule):
     """A module for CPU and GPU; `load_inline`, `load_file` and `load_dir` return it.
 
-    Each function of the module is a method of type `KernelFunction`. XLA calls the function's C++ or CUDA code,
-    depending on the platform of the program. ``ops["name"]`` returns the same function as ``ops.name``.
+    Each function of the module is a method of type `KernelFunction`. A program for the CPU calls the C++ function, and
+    a program for the GPU calls the CUDA function. ``ops["name"]`` returns the same function as ``ops.name``.
 
     Attributes
     ----------
     parts : dict of str to CompiledModule
-        Modules of the two languages, by the keys ``"cpp"`` and ``"cuda"``. Without a GPU, ``"cuda"`` may be absent.
+        Modules of the two languages, by the keys ``"cpp"`` and ``"cuda"``. If the CUDA source is not compiled, the key
+        ``"cuda"`` is absent.
 
     See Also
     --------

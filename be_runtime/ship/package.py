@@ -50,9 +50,9 @@ _CODE = frozenset([".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hp
 def package_kernels(package: str) -> PackageKernels:
     """Return the kernels that a package declares in its ``kernels.toml``.
 
-    Kernels that were built ahead of time, for example in a wheel, need no compiler. Other kernels are compiled at their
-    first use. If ``BE_JIT=never`` is set, these other kernels raise an error. If ``BE_JIT=always`` is set, kernels that
-    were built ahead of time are ignored.
+    Kernels that were built ahead of time, for example in a wheel, need no compiler. Other kernels are compiled at the
+    first use. If ``BE_JIT=never`` is set, the first use of such a kernel raises an error instead. If ``BE_JIT=always``
+    is set, all kernels are compiled at the first use, even kernels that were built ahead of time.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def package_kernels(package: str) -> PackageKernels:
     -------
     PackageKernels
         Object whose attributes are the modules, as in ``ops.module.function(...)``. If only one module defines a
-        function, ``ops.function(...)`` also calls the function. A module is loaded at its first use.
+        function, ``ops.function(...)`` also calls the function.
 
     Raises
     ------

@@ -116,8 +116,8 @@ def export(
     *args : array or ShapeDtypeStruct, or pytrees of them
         Arguments with the shapes and dtypes of the program's arguments.
     platforms : str or sequence of str, optional
-        ``"cpu"``, ``"cuda"`` or both platforms. The default is the platform of JAX's default backend. The machine that
-        exports needs no device of a platform.
+        ``"cpu"``, ``"cuda"`` or both platforms. The default is the platform of JAX's default backend. You can export
+        for ``"cuda"`` on a machine without a GPU.
     archs : str or sequence of str, optional
         GPU architectures, such as ``"8.0,9.0"``. By default, each kernel is exported for the architectures for which
         this process compiled the kernel.
@@ -302,12 +302,12 @@ def load_exported(
     """Load an exported program and register its kernels.
 
     This function runs code from the program, so load only programs that you trust. Only kernels for platforms of this
-    machine are registered. No kernel is compiled, and no file is written. JAX's backends are started.
+    machine are registered. No kernel is compiled, and no file is written. JAX initializes its backends.
 
     Parameters
     ----------
     data_or_path : bytes, str or Path
-        Result of `export`, or the path of a saved program. Other users must not have permission to write to the file.
+        Result of `export`, or the path of a saved program. Other users must not have permission to write to this file.
     expected_sha256 : str, optional
         SHA-256 hash of the bytes, in hexadecimal digits. If the hash differs, the bytes are refused before they are
         parsed.

@@ -359,7 +359,7 @@ def functions(module: Functions) -> ForeignFunctions:
     Parameters
     ----------
     module : CompiledModule or PlatformModule
-        Loaded module. If the module is loaded with ``auto_register=False``, neither loading nor calling imports JAX.
+        Loaded module. If you load the module with ``auto_register=False``, neither the load nor a call imports JAX.
 
     Returns
     -------

@@ -80,7 +80,7 @@ def triton_kernel(
     function : JITFunction, Autotuner or Heuristics
         Function decorated with ``@triton.jit``, and optionally with ``@triton.autotune`` and ``@triton.heuristics``.
     signature : str or sequence of str
-        One token for each parameter that is not a constant, in the function's order: ``arg``, ``ret``, ``inout`` and
+        Tokens for the parameters that are not constants, in the function's order: ``arg``, ``ret``, ``inout`` and
         ``scratch`` with axes for pointers, and ``attr.NAME:TYPE`` for numbers. A parameter with the name of an input's
         axis, such as ``n``, needs no token: the value of the parameter is the extent of the axis. The token ``=n``
         passes the extent of the axis ``n``, ``=1`` passes the number 1, and ``none`` passes None in place of a pointer.
@@ -99,8 +99,8 @@ def triton_kernel(
         Let the kernel start before the previous kernel ends. Your kernel must call ``tl.extra.cuda.gdc_wait`` before
         using memory that the previous kernel reads or writes.
     block_shapes : dict of str to sequence of (int or str), optional
-        Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. The launcher makes
-        a descriptor of the parameter's array at each call.
+        Block shape of each parameter that is a tensor descriptor, as numbers or names of constants. At each call,
+        native code makes a descriptor of the parameter's array.
     compute_capability : str or list of str, optional
         Architectures, such as ``"sm_90"``. By default, the architectures come from the first of these places that names
         an architecture: `set_compute_capabilities`, the variable ``BE_COMPUTE_CAPABILITIES``, the GPUs of this machine.
@@ -108,10 +108,11 @@ def triton_kernel(
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With a value that passes a whole batch in one call, native
-        code launches the kernel for each element. If the axes of each array in the signature begin with ``...``, the
-        default is ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If
-        the signature declares no axes for an array, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes
+        the whole batch, and native code launches the kernel once for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets a pointer to the input and a pointer to the result.

@@ -41,16 +41,16 @@ class Declared:
 class Tuned:
     """A function of arrays that uses the fastest known configuration, made by `autotune`.
 
-    The function works with ``jax.jit``, ``jax.vmap`` and ``jax.grad``. A call times nothing. The call uses the stored
-    choice for the shapes of the arrays, or the first configuration if no choice is stored. ``print`` shows the times or
-    the stored choices.
+    The function works with ``jax.jit``, ``jax.vmap`` and ``jax.grad``. A call times nothing, and uses the stored choice
+    for the sizes of the arrays, or else the stored choice for the nearest sizes. If no choice is stored, the call uses
+    the first configuration. ``print`` shows the times or the stored choices.
 
     Attributes
     ----------
     name : str
         Name of the tuned function.
     configs : tuple of dict
-        All configurations. The first one is used if no choice is stored.
+        All configurations. If no choice is stored, the first configuration is used.
     args : sequence or callable
         Arrays for the timing: the argument `args` of `autotune`.
     results : list of Trials
@@ -167,7 +167,7 @@ class Tuned:
         Raises
         ------
         ArgumentError
-            An array is traced, or checked mode is on.
+            An array is traced, or checked mode (`debug`) is on.
         """
         trials, row = self._time(arrays, attributes)
         device = timing.describe_device()
@@ -326,13 +326,14 @@ def autotune(
 ) -> Tuned:
     """Time a kernel's configurations once for each device and size of arrays, and use the fastest configuration.
 
-    Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the last-level cache is
-    flushed before each timed call. A configuration is rejected if its results differ from the results of the first
-    configuration. The cache stores the choice for the device, the driver, the source and the sizes of the arrays, which
-    `bucket` groups. The next process then times nothing.
+    Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the GPU's last-level cache
+    is flushed before each timed call. If a configuration gives other results than the first configuration, `autotune`
+    rejects it. The chosen configuration is stored in the cache folder, for the device, the driver, the source and a
+    group of array sizes. The argument `bucket` defines the groups. If a later process finds a stored choice, the
+    process times nothing.
 
-    With ``BE_AUTOTUNE=cached``, only stored choices are used. With ``BE_AUTOTUNE=off``, the first configuration is
-    used.
+    If ``BE_AUTOTUNE=cached`` is set, `autotune` times nothing, and stored choices are used. If ``BE_AUTOTUNE=off`` is
+    set, the first configuration is used.
 
     Parameters
     ----------
@@ -341,21 +342,22 @@ def autotune(
         kernel of `cuda_kernel`, or a Python function that calls such functions. Several threads may call `op` at the
         same time.
     configs : mapping of str to sequence, or sequence of mapping
-        Mapping from each keyword to a sequence of values: all combinations of values are tried. Alternatively, a
+        Mapping from each keyword to a sequence of values: `autotune` tries all combinations of values. Alternatively, a
         sequence of configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
-        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. With
-        ``BE_AUTOTUNE=cached`` or ``off``, the function is not called. Without arrays, nothing is timed until
-        `Tuned.tune` is called.
+        Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. If no choice
+        is stored for these arrays, `autotune` times the configurations before it returns. With ``BE_AUTOTUNE=cached``
+        or ``off``, nothing is timed, and the function is not called. Without arrays, nothing is timed until you call
+        `Tuned.tune`.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
         Package whose file ``tuned.json`` contains the choices; pass ``__name__`` in the package's ``__init__.py``. With
-        this argument, calls time nothing: ``python -m be_runtime tune PACKAGE`` times the configurations with `args`,
-        and writes the file.
+        this argument, `autotune` times nothing. Instead, ``python -m be_runtime tune PACKAGE`` times the configurations
+        with `args`, and writes the file.
     bucket : callable, optional
-        Function of the arrays and attributes of a call. Calls for which the function returns equal values share a
-        choice. The default function returns the dtypes, and the extents rounded up to powers of two.
+        Function of the arrays and attributes of a call. If the function returns equal values for two calls, the calls
+        share a choice. The default function returns the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether the array ``other`` is correct, given the array of the first
         configuration. By default, integers must be equal. Floats may differ by a fraction of the largest entry: 1e-3

@@ -48,7 +48,7 @@ class Device(NamedTuple):
 
 
 class DeviceReport(NamedTuple):
-    """The versions of the driver and the visible GPUs, from `probe_devices`.
+    """The visible GPUs and the versions of the driver, from `probe_devices`.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class DeviceReport(NamedTuple):
     devices : tuple of Device
         Visible GPUs. The variable ``CUDA_VISIBLE_DEVICES`` hides and reorders GPUs.
     found_via : str
-        Source of the answer, ``"libcuda"`` or ``"nvidia-smi"``; empty if there was no answer.
+        Source of the report, ``"libcuda"`` or ``"nvidia-smi"``; empty if neither answered.
     problem : str or None
         Reason why no GPU was found; None if a GPU was found.
 
@@ -76,7 +76,7 @@ class DeviceReport(NamedTuple):
 
 
 def probe_devices(system: System | None = None) -> DeviceReport:
-    """Return the versions of the NVIDIA driver and the visible GPUs.
+    """Return the visible GPUs, and the versions of the NVIDIA driver.
 
     If the machine has no driver or no GPU, `probe_devices` raises no error.
 

@@ -285,10 +285,10 @@ def device_archs(system: System | None = None, record_dir: Path | None = None) -
     system : System, optional
         Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps the answer, because a query of the driver is slow. The next call reuses the answer unless the
-        machine was rebooted, or one of these changed: the driver, the GPUs, ``CUDA_VISIBLE_DEVICES``,
-        ``CUDA_DEVICE_ORDER``. On systems without ``/proc/driver/nvidia``, such as WSL and gVisor, every call queries
-        the driver.
+        Folder in which `device_archs` stores the answer, because a query of the driver is slow. A later call with the
+        same folder reuses the answer, unless the machine was rebooted or one of these changed: the driver, the GPUs,
+        ``CUDA_VISIBLE_DEVICES``, ``CUDA_DEVICE_ORDER``. On systems without ``/proc/driver/nvidia``, such as WSL and
+        gVisor, every call queries the driver.
 
     Returns
     -------
@@ -358,9 +358,9 @@ def resolve(
     system : System, optional
         Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
-        Folder that keeps answers. Later calls reuse an answer without starting a process. An answer is valid until a
-        change of one of the files, folders or variables that the search has read. If the folder can't be written, each
-        call searches.
+        Folder in which `resolve` stores the answer. A later call with the same folder reuses the answer and starts no
+        process, unless one of the files, folders or variables that the search has read has changed. If the folder is
+        not writable, each call searches.
 
     Returns
     -------
@@ -374,7 +374,7 @@ def resolve(
     CudaNotFoundError
         There is no complete CUDA toolkit.
     IncoherentToolchainError
-        The search rejected all CUDA toolkits, at least one toolkit because it mixes parts of different releases.
+        All CUDA toolkits were rejected, and at least one toolkit mixes parts of different releases.
     UnsupportedHostCompilerError
         The toolkit accepts none of this machine's C++ compilers, or rejects the compiler that you named.
     PreferenceError

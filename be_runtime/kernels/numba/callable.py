@@ -370,10 +370,9 @@ def numba_cuda_callable(
     ----------
     func : callable
         Function, called as ``func(*inputs, *outputs, stream)`` with Numba's device arrays and Numba's object for the
-        stream of the call. If both numba-cuda and numba-cuda-mlir are installed, and `func` uses a kernel of
-        numba-cuda-mlir, these objects come from numba-cuda-mlir. Otherwise numba-cuda takes precedence. `func` must
-        launch everything on the stream of the call, and write all outputs. `func` must not write to the inputs: nothing
-        prevents such a write, which changes values in other parts of the program.
+        stream of the call. If `func` uses a kernel of numba-cuda-mlir, these objects come from numba-cuda-mlir. `func`
+        must launch all work on the stream of the call, and write all outputs. `func` must not write to the inputs:
+        nothing prevents such a write, which changes values in other parts of the program.
     outs : ShapeDtypeStruct, pytree of them, or callable, optional
         Shape and dtype of each result, unless `signature` declares them. A callable receives the shapes and dtypes of
         the inputs.
@@ -386,8 +385,8 @@ def numba_cuda_callable(
         inputs, on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches
         nothing on the stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With each value, `func` is called for each element of the
-        batch, with the arrays of this element.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With every value, `func` is called once for each element of
+        the batch, with the arrays of this element.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of an output. When `func` is called, the output contains the
         input's values.

@@ -413,10 +413,11 @@ def numba_kernel(
         kernel takes one more argument after the results: an array of ``4*n`` uint8 elements.
     vmap_method : str, optional
         Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The kernel always gets the arrays of one element of the
-        batch. With ``"broadcast_all"`` and ``"expand_dims"``, one call runs the kernel for all elements. With
-        ``"sequential"``, an XLA loop calls the kernel for each element. If the axes of each array in the signature
-        begin with ``...``, the default is ``"broadcast_all"``. If the axes of an array begin differently, the default
-        is ``"sequential"``. If the signature declares no axes for an array, ``vmap`` needs this argument.
+        batch. With ``"broadcast_all"`` and ``"expand_dims"``, native code runs the kernel for each element of the
+        batch. With ``"sequential"``, an XLA loop calls the kernel for each element. If the axes of each array in the
+        signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but
+        the axes of an array begin differently, the default is ``"sequential"``. If an array has no axes in the
+        signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of a result. When the kernel starts, the result contains the
         input's values.

@@ -499,10 +499,11 @@ def numba_cuda_kernel(
         Dynamic shared memory per block, in bytes.
     vmap_method : str, optional
         Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The kernel always takes the arrays of one element of the
-        batch. If a call passes a whole batch, and the kernel leaves the y or the z axis of the grid unused, one launch
-        runs the whole batch. If the axes of each array in the signature begin with ``...``, the default is
-        ``"broadcast_all"``. If the axes of an array begin differently, the default is ``"sequential"``. If the
-        signature declares no axes for an array, ``vmap`` needs this argument.
+        batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then launches
+        the kernel for each element. If the kernel leaves the y or the z axis of the grid unused, one launch runs all
+        elements. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
+        all arrays have axes in the signature, but the axes of an array begin differently, the default is
+        ``"sequential"``. If an array has no axes in the signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets the input and the result.

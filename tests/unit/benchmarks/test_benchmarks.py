@@ -51,7 +51,10 @@ def test_the_readme_has_the_goals_and_ratios_of_the_results():
     }
     few = ratios["call in a jitted program, C++"]
     unrolled, loop = (ratios[f"call, CPU, {form}"].split()[0] for form in ("unrolled", "in fori_loop"))
-    told = f"{few} here, from few samples, one process each. The row `calls` is precise: {unrolled} unrolled and {loop}"
+    told = (
+        f"{few} in the row `peers`, from few samples in one process each. "
+        f"The row `calls` is more precise: {unrolled} unrolled and {loop}"
+    )
     assert told in " ".join(readme.split())
 
 

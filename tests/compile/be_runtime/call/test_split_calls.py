@@ -46,6 +46,8 @@ GATHERED = {
 }
 """Cases with the warning that each must give, and no other."""
 
+pytestmark = pytest.mark.xdist_group("split-calls")  # each kind of mesh runs once
+
 
 @functools.cache
 def printed(kind: str) -> Lines:

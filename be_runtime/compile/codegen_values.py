@@ -208,7 +208,8 @@ def fixed_bytes(param: Param) -> int | None:
 def axes_check(binding: Binding) -> tuple[str, str]:
     """Write a table of the declared axes, and the statement that compares a call with it; empty without axes.
 
-    Scratch memory is checked as a result that may have leading axes. If its size is a number, `_preparation` checks it.
+    Scratch memory is checked as a result with the leading axes that `vmap` adds. If its size is a number,
+    `_preparation` checks it.
     """
     entry = binding.entry
     scratch = [
@@ -223,7 +224,8 @@ def axes_check(binding: Binding) -> tuple[str, str]:
     table = f"be_axes_{binding.symbol}"
     lines: list[str] = []
     rows = [
-        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines) for index, axes in enumerate(arrays)
+        _axes_row(f"be_axes{index}_{binding.symbol}", axes, names, binding, lines, index >= len(arrays) - len(scratch))
+        for index, axes in enumerate(arrays)
     ]
     lines.append(f"static constexpr ::BE::detail::AxesSpec {table}[] = {{{', '.join(rows)}}};")
     args = len(entry.with_role(Role.ARG))
@@ -256,10 +258,12 @@ def _axes_differ(arrays: Sequence[Axes | None], args: int) -> str:
     return f"__builtin_expect({' || '.join(parts)}, 0)"
 
 
-def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str]) -> str:
+def _axes_row(
+    table: str, axes: Axes | None, names: Sequence[str], binding: Binding, lines: list[str], is_scratch: bool
+) -> str:
     """Write the row of one array, and add the constants that it names to `lines`."""
     if axes is None:
-        return "{nullptr, nullptr, 0, false, nullptr}"
+        return "{nullptr, nullptr, 0, 0, nullptr}"
     kept = [axis for axis in axes if axis != LEADING]
     computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
     for function, axis in zip(computed, kept, strict=True):
@@ -274,8 +278,8 @@ def _axes_row(table: str, axes: Axes | None, names: Sequence[str], binding: Bind
     if any(isinstance(axis, Expression) for axis in kept):
         functions = f"be_extents_{table}"
         lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
-    is_open = str(LEADING in axes).lower()
-    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {is_open}, {functions}}}"
+    has_leading = 2 if is_scratch else int(LEADING in axes)
+    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {has_leading}, {functions}}}"
 
 
 def _extent(axis: Axis, names: Sequence[str]) -> str:

@@ -2,12 +2,13 @@
 
 ::
 
-    TYPE    = KNOWN                                 a number; KNOWN is a numeric type, such as float32
-            | KNOWN "[]"                            an array of numbers
+    TYPE    = NUMERIC                               a number
+            | NUMERIC "[]"                          an array of numbers
             | "string" | "dtype"
             | "enum(" NAME { NAME } ")"             one of these names
             | "{" FIELD { FIELD } "}"               a structure, passed as a dict
     FIELD   = NAME ":" TYPE [ "=" DEFAULT ]         TYPE must not be a structure
+    NUMERIC = "bool" | an integer, float or complex type, such as float32
     DEFAULT = a number | "true" | "false" | a string without spaces
 """
 

@@ -3,21 +3,21 @@
 ::
 
     spec  = token { token }               in the order of the C++ parameters
-    token = ("arg" | "args") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
+    token = "arg" [ "?" | "..." ] [ AXES ] [ ":" DTYPE ]
                                           the next input; with "?", a call may omit this input; with "...", all
                                           inputs that no other token declares
-          | ("ret" | "rets") [ "?" | "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
+          | "ret" [ "?" | "..." ] [ AXES ] [ ":" DTYPE ] [ "=0" ]
                                           the next result; with "?", a call may omit this result; with "...", all
                                           results that no other token declares; "=0" fills the result with zeros
-                                          before the call
+                                          before the call, but can't follow "ret..."
           | "inout" [ AXES ] [ ":" DTYPE ]
                                           the next input and the next result, one array that the kernel changes
-          | NAME "=" KNOWN { "|" KNOWN }  the dtypes that the dtype variable NAME stands for; at least one "arg"
-                                          has the DTYPE NAME
-          | "scalar." NAME ":" KNOWN [ "=" DEFAULT ]
+          | NAME "=" KNOWN { "|" KNOWN }  the dtypes that the dtype variable NAME stands for; at least one "arg" or
+                                          "inout" has the DTYPE NAME
+          | "scalar." NAME ":" NUMBER [ "=" DEFAULT ]
                                           the next input, a number that a call passes by name
-          | "stream" | "ctx.stream"       the CUDA stream; at most one
-          | ("attr" | "attrs") "." NAME [ ":" TYPE ] [ "=" DEFAULT ]
+          | "stream"                      the CUDA stream; at most one
+          | "attr." NAME [ ":" TYPE ] [ "=" DEFAULT ]
                                           a keyword argument of a call, compiled into the program
           | "scratch" [ "[" BYTES "]" | "=" NAME ]
                                           memory until the call ends; "=f" means [f()]; without a size, the kernel
@@ -29,16 +29,20 @@
     AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression
     NAME  = an identifier; in one arg_spec, no two attributes or scalars share a name, and no attribute or scalar is
-            called outs or be_present
+            called outs or be_present, or want if a result is "ret?"
     DTYPE = KNOWN | a dtype variable | "like(" INDEX ")" | "attr." NAME
     KNOWN = the name of a dtype, such as float32
-    TYPE  = see the section Types of attributes; without TYPE, the type of the C++ parameter NAME
+    NUMBER = "bool" | an integer type of 8 to 64 bits | "float32" | "float64"
+    TYPE, DEFAULT = see the section Types of attributes; without TYPE, the type of the C++ parameter NAME
+
+``args``, ``rets``, ``attrs.`` and ``ctx.stream`` are other spellings of ``arg``, ``ret``, ``attr.`` and ``stream``. The
+meaning is the same.
 
 At least one token declares a result that a call can't omit: ``ret``, ``ret...`` or ``inout``.
 
 A name in an expression or in the axes of a result must be an axis of an input, or ``attr.NAME`` for an integer
-attribute. ``like(INDEX)`` is the dtype of the input with this index; an input can refer only to an earlier input.
-``f()`` is a function of the sources that computes the size of scratch memory or of a result.
+attribute. ``like(INDEX)`` is the dtype of the input with this index, from 0; an input can refer only to an earlier
+input. ``f()`` is a C++ function of the source that computes the size of scratch memory or of a result.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ struct AxesSpec {
   /// For each axis its extent, or, below 0, the complement of its name's index; `kComputed` for an expression.
   const int64_t* extents;
   int count;
-  /// Whether leading axes may come before them.
-  bool has_leading;
+  /// 1 if leading axes may come before them; 2 if only the first of the other arrays' leading axes may, as in scratch.
+  int has_leading;
   /// A function for each axis that is an expression; null if no axis is one.
   const ExtentFunction* computed;
 };

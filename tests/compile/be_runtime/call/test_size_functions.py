@@ -147,3 +147,20 @@ assert (y == 2 * x).all()
             check=False,
         )  # fmt: skip
         assert found.stdout == "right\n", found.stderr
+
+
+def test_scratch_memory_has_the_leading_axes_of_vmap_and_not_of_the_call():
+    source = r"""
+#include "brainevent/common.h"
+// @BE room arg[... n]:float32 ret[... n]:float32 scratch[4*n]
+void room(const BE::Tensor x, BE::Tensor y, BE::Workspace w) {
+  for (int64_t i = 0; i < y.numel(); ++i) y.data_ptr<float>()[i] = static_cast<float>(w.size());
+}
+"""
+    room = be_runtime.load_cpp_inline("scratch_room", source).room
+    x = jnp.ones((4, 2, 3))
+    assert [float(room(x[0, 0])[0]), float(room(x[0])[0, 0]), float(room(x)[0, 0, 0])] == [12, 12, 12]
+    assert float(jax.vmap(room)(x)[0, 0, 0]) == 48
+    outs = [jax.ShapeDtypeStruct((2, 3), np.float32), jax.ShapeDtypeStruct((5, 12), np.uint8)]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="leading axes"):
+        jax.ffi.ffi_call("scratch_room.room", outs)(x[0])

@@ -83,6 +83,8 @@ int __tvm_ffi_layout(void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny
 }
 """
 
+pytestmark = pytest.mark.xdist_group("tvm-ffi")  # whose library takes ten seconds to build
+
 DECLARED = {
     "add": "arg[... n]:float32 arg[... n]:float32 ret[... n]:float32",
     "scale": "arg[n]:float32 ret[n]:float32 attr.by=2",

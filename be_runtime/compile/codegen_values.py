@@ -263,7 +263,7 @@ def _axes_row(
 ) -> str:
     """Write the row of one array, and add the constants that it names to `lines`."""
     if axes is None:
-        return "{nullptr, nullptr, 0, 0, nullptr}"
+        return "{nullptr, nullptr, 0, ::BE::detail::Leading::kNone, nullptr}"
     kept = [axis for axis in axes if axis != LEADING]
     computed = [f"be_extent{i}_{table}" if isinstance(axis, Expression) else "nullptr" for i, axis in enumerate(kept)]
     for function, axis in zip(computed, kept, strict=True):
@@ -278,8 +278,8 @@ def _axes_row(
     if any(isinstance(axis, Expression) for axis in kept):
         functions = f"be_extents_{table}"
         lines.append(f"static constexpr ::BE::detail::ExtentFunction {functions}[] = {{{', '.join(computed)}}};")
-    has_leading = 2 if is_scratch else int(LEADING in axes)
-    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, {has_leading}, {functions}}}"
+    leading = "kFirst" if is_scratch else "kAll" if LEADING in axes else "kNone"
+    return f"{{{c_string(render_axes(axes))}, {table}, {len(kept)}, ::BE::detail::Leading::{leading}, {functions}}}"
 
 
 def _extent(axis: Axis, names: Sequence[str]) -> str:

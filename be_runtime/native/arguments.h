@@ -140,7 +140,7 @@ struct AxesCheck {
   void check_leading(int first, int index, const AxesSpec* declared) const {
     const Tensor &one = array(first), &other = array(index);
     const int most = one.ndim() - declared[first].count, count = other.ndim() - declared[index].count;
-    bool is_same = declared[index].has_leading == 2 ? count <= most : count == most;
+    bool is_same = declared[index].leading == Leading::kFirst ? count <= most : count == most;
     for (int i = 0; is_same && i < count; ++i) is_same = extent(one, i) == extent(other, i);
     if (is_same) return;
     Message message;
@@ -166,7 +166,7 @@ void be_check_axes(const Call& call, const AxesSpec* declared, int args, int ret
   for (int index = 0; index < args + rets; ++index) {
     if (declared[index].text == nullptr) continue;
     check.check(index, declared[index]);
-    if (declared[index].has_leading == 0) continue;
+    if (declared[index].leading == Leading::kNone) continue;
     if (first >= 0) check.check_leading(first, index, declared);
     else first = index;
   }

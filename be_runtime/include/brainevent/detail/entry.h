@@ -140,6 +140,10 @@ struct AttrSpec {
 /// Function that computes an extent from the extents of the named axes, `be_axes`, and from attributes.
 using ExtentFunction = int64_t (*)(const int64_t* be_axes, const Call& be_call);
 
+/// The axes before an array's declared axes: none, those of the call, or the first of those, as in scratch memory under
+/// `vmap`.
+enum class Leading : int { kNone, kAll, kFirst };
+
 /// The declared axes of an argument or a result.
 struct AxesSpec {
   /// The text that the author wrote; null if any shape is allowed.
@@ -147,8 +151,7 @@ struct AxesSpec {
   /// For each axis its extent, or, below 0, the complement of its name's index; `kComputed` for an expression.
   const int64_t* extents;
   int count;
-  /// 1 if leading axes may come before them; 2 if only the first of the other arrays' leading axes may, as in scratch.
-  int has_leading;
+  Leading leading;
   /// A function for each axis that is an expression; null if no axis is one.
   const ExtentFunction* computed;
 };

@@ -72,7 +72,7 @@ struct AxesCheck {
     message.add("%s %d has the shape (", kind(index), place(index));
     for (int i = 0; i < tensor.ndim(); ++i) message.add(i == 0 ? "%ld" : ", %ld", extent(tensor, i));
     message.add("%s), but its axes are declared as [%s]", tensor.ndim() == 1 ? "," : "", declared.text);
-    if (tensor.ndim() > declared.count && !declared.has_leading)
+    if (tensor.ndim() > declared.count && declared.leading == Leading::kNone)
       message.add("; under jax.vmap, vmap_method=\"sequential\" calls the kernel for each element, and [...%s%s] "
                   "declares leading axes", declared.count > 0 ? " " : "", declared.text);
     throw CheckError(message.text);
@@ -121,7 +121,7 @@ struct AxesCheck {
   void check(int index, const AxesSpec& declared) const {
     const Tensor& tensor = array(index);
     const int leading = tensor.ndim() - declared.count;
-    if (leading < 0 || (leading > 0 && !declared.has_leading)) fail_rank(index, declared);
+    if (leading < 0 || (leading > 0 && declared.leading == Leading::kNone)) fail_rank(index, declared);
     for (int i = 0; i < declared.count; ++i) {
       const BoundAxis at{extent(tensor, leading + i), index, leading + i};
       const int64_t expected = declared.extents[i];

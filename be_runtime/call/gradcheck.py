@@ -107,9 +107,9 @@ def gradcheck(
             if not excess <= 0 and not excess <= worst:  # true for NaN
                 worst = excess
                 message = (
-                    f"{name}: the derivative of the results' sum, with random weights, with respect to argument "
-                    f"{argument}{''.join(f'[{i}]' for i in index)} is {given:.6g}, but finite differences give "
-                    f"{expected:.6g}: {abs(given - expected):.3g} off"
+                    f"{name}: the derivative with respect to argument {argument}{''.join(f'[{i}]' for i in index)} is "
+                    f"{given:.6g}, but finite differences give {expected:.6g}: {abs(given - expected):.3g} off, "
+                    "for a weighted sum of the results"
                 )
         if message:
             raise GradientError(message)

@@ -327,10 +327,10 @@ def autotune(
     """Time a kernel's configurations once for each device and size of arrays, and use the fastest configuration.
 
     Configurations are compiled in parallel and timed in turns, in a compiled loop. On a GPU, the GPU's last-level cache
-    is flushed before each timed call. If a configuration gives other results than the first configuration, `autotune`
-    rejects it. The chosen configuration is stored in the cache folder, for the device, the driver, the source and a
-    group of array sizes. The argument `bucket` defines the groups. If a later process finds a stored choice, the
-    process times nothing.
+    is flushed before each timed call. If the results of a configuration differ from the results of the first
+    configuration that works, `autotune` rejects the configuration. The chosen configuration is stored in the cache
+    folder, for the device, the driver, the source and a group of array sizes. The argument `bucket` defines the groups.
+    If a later process finds a stored choice, the process times nothing.
 
     If ``BE_AUTOTUNE=cached`` is set, `autotune` times nothing, and stored choices are used. If ``BE_AUTOTUNE=off`` is
     set, the first configuration is used.
@@ -360,8 +360,8 @@ def autotune(
         share a choice. The default function returns the dtypes, and the extents rounded up to powers of two.
     check : callable, optional
         ``check(first, other)`` returns whether the array ``other`` is correct, given the array of the first
-        configuration. By default, integers must be equal. Floats may differ by a fraction of the largest entry: 1e-3
-        for 16-bit floats, 1e-5 for 32-bit floats and 1e-12 for 64-bit floats.
+        configuration that works. By default, integers must be equal. Floats may differ by a fraction of the
+        largest entry: 1e-3 for 16-bit floats, 1e-5 for 32-bit floats and 1e-12 for 64-bit floats.
     runs : int, default 10
         Number of samples of each configuration.
 

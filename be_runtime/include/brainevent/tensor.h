@@ -82,8 +82,8 @@ namespace internal {
 /// time. A `const BE::Tensor` is an input and returns pointers to const. A copy without `const` returns pointers that
 /// are not const: don't write through these pointers.
 ///
-/// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take it
-/// by value, and all members work in device code.
+/// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take a
+/// Tensor by value. Device code can call all members, but device code does not throw exceptions.
 ///
 /// **Memory.** In a CUDA source, the memory is on the GPU, and earlier work on the stream of the call may still write
 /// to an input. Access the memory only from work on this stream.

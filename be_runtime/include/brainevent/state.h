@@ -119,7 +119,7 @@ T Attributes::get(const char* name) const {
 /// - `T(const BE::Attributes&, const BE::Shapes&)`: when the entry point first runs. If the constructor throws an
 ///   exception, this run fails.
 ///
-/// All devices and threads that run the program use the object at the same time. Access to the object is therefore
+/// All devices and threads that run the program may use the object at the same time. Access to the object is therefore
 /// const. If a call changes a member, declare the member `mutable`, and guard the member with a mutex.
 template <class T>
 class State {

@@ -1,12 +1,12 @@
 #pragma once
 
 /// \file
-/// Device functions for event-driven kernels, such as kernels of spiking networks. The functions need a CUDA source,
-/// and a GPU of compute capability 6.0 or newer.
+/// Device functions for event-driven kernels, such as kernels of spiking networks. Include the header in CUDA sources
+/// for GPUs of compute capability 6.0 or newer.
 ///
-/// Names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`) or i32. Arithmetic on 16-bit types
-/// is done in `float`, the accumulator type of the 16-bit types. A function whose name is in capitals is also defined
-/// as a macro, so `#ifdef` finds the function.
+/// Most names end in the element type: f32, f64, f16 (`__half`), bf16 (`__nv_bfloat16`) or i32. Arithmetic on 16-bit
+/// types is done in `float`. A function whose name is in capitals is also defined as a macro, so `#ifdef` finds the
+/// function.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -70,10 +70,10 @@ BE_INTERNAL_REDUCTIONS(i32, I32, int, int, int, int)
 
 // ---- Active values --------------------------------------------------------------------------------------------------
 //
-// A value is active (an event) if the value is not 0: negative values and NaN are active. With the load option
-// `active="positive"`, which defines BE_ACTIVE_POSITIVE, a float is active only if the float is greater than 0. NaN is
-// then not active. For a `float`, `IS_ACTIVE_F32`, `IS_ACTIVE_FLOAT_F32` and `IS_ACTIVE_FLOAT` return the same result.
-// `IS_ACTIVE_BOOL` ignores the option.
+// By default, a value is active (an event) if the value is not 0, so negative values and NaN are active. If you load
+// the module with `active="positive"`, a floating-point number is active only if the number is greater than 0, so NaN
+// is not active. `IS_ACTIVE_BOOL` ignores this option. `IS_ACTIVE_F32(x)`, `IS_ACTIVE_FLOAT_F32(x)` and
+// `IS_ACTIVE_FLOAT(x)` are equal for a `float` x.
 
 template <class T>
 __device__ __forceinline__ bool IS_ACTIVE_BOOL(T value) { return value != T(0); }
@@ -128,7 +128,7 @@ BE_INTERNAL_EACH_FLOAT(BE_INTERNAL_CONVERSIONS)
 // ---- Atomic addition ------------------------------------------------------------------------------------------------
 //
 // The functions add a value to an element that other threads of the device may change at the same time. The order of
-// the additions differs from run to run, and so does the rounding. The 16-bit versions round after every addition.
+// the additions, and so the rounding, may differ from run to run. The 16-bit versions round after every addition.
 
 namespace BE::internal {
 
@@ -177,8 +177,8 @@ __device__ __forceinline__ void atomic_add_bf16(__nv_bfloat16* address, float va
 
 // ---- Launch sizes ---------------------------------------------------------------------------------------------------
 //
-// These macros are for kernels in which a warp processes one row at a time. The number of blocks is bounded, so each
-// warp runs a loop:
+// The names that contain `WARP_PER_ROW` are for kernels in which a warp processes one row at a time. The number of
+// blocks is bounded, so each warp needs a loop:
 //
 //     for (int64_t row = blockIdx.x * BE_WARP_PER_ROW_WPB + threadIdx.x / 32; row < rows;
 //          row += gridDim.x * BE_WARP_PER_ROW_WPB)

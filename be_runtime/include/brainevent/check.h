@@ -3,8 +3,7 @@
 /// \file
 /// The macros that check a condition or a CUDA call, and the exceptions that they throw.
 ///
-/// An entry point may throw any exception. The call then fails with an error that names the function. In device code,
-/// use only `BE_CHECK`.
+/// `BE_CHECK` works in host code and in device code. The other macros work in host code only.
 
 #include <new>  // std::exception, far cheaper than <exception>
 
@@ -14,7 +13,7 @@ namespace BE {
 
 /// The exception that a failed check throws.
 ///
-/// Copying never throws; `what()` is valid as long as any copy exists.
+/// Copying an exception does not throw. The text of `what()` is valid as long as the object exists.
 class CheckError : public std::exception {
  public:
   /// Copy the text of a message.
@@ -29,7 +28,7 @@ class CheckError : public std::exception {
 
 /// The exception for a failed call of the CUDA runtime.
 ///
-/// Copying never throws; `what()` is valid as long as any copy exists.
+/// Copying an exception does not throw. The text of `what()` is valid as long as the object exists.
 class CudaError : public std::exception {
  public:
   CudaError(int code, const internal::Text& message) noexcept : what_(message), code_(code) {}
@@ -159,9 +158,10 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 /// The error contains the file, the line, the condition and the values after `<<`, which are evaluated only if the
 /// condition is false. `BE_CHECK(condition, "text")` does not compile.
 ///
-/// In device code, the values after `<<` are ignored. If the condition is false, the driver prints the file, the line,
-/// the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`. After that, the process can't
-/// use the device. In device code, use `BE_CHECK` only to find bugs in the kernel, not to check inputs.
+/// In device code, the macro throws nothing and ignores the values after `<<`. If the condition is false, the driver
+/// prints the file, the line, the condition, the block and the thread, and the kernel ends with `cudaErrorAssert`.
+/// After that, the process can't use the GPU. In device code, use `BE_CHECK` only to find bugs in the kernel, not to
+/// check inputs.
 #define BE_CHECK(...) __builtin_expect(bool(__VA_ARGS__), 1) ? (void)0 : BE_INTERNAL_CHECK_FAILURE(#__VA_ARGS__)
 
 #if defined(BE_DEVICE_PASS)
@@ -174,19 +174,20 @@ BE_COLD inline const char* cuda_error_hint(int code, bool launch) noexcept {
 
 /// `BE_CUDA_CHECK(call);` throws `BE::CudaError` unless the call returns `cudaSuccess`.
 ///
-/// The macro also clears the last error of the CUDA runtime, so that later checks don't report this failure again. In a
-/// C++ source, include `<cuda_runtime.h>` before you use the macro.
+/// If the call fails, the macro also clears the last error of the CUDA runtime, so that later checks don't report this
+/// failure again. In a C++ source, include `<cuda_runtime.h>` before you use the macro.
 #define BE_CUDA_CHECK(...) BE_INTERNAL_CUDA_CHECK(#__VA_ARGS__, __VA_ARGS__)
 
 /// Throw `BE::CudaError` if CUDA refused an earlier kernel launch, for example because the grid is too large or the
-/// module has no code for the device. The macro does not wait for the kernel, so a later check reports an error inside
-/// a running kernel. The macro can be used while a CUDA graph is recorded.
+/// module has no code for the GPU. The macro does not wait for the kernel, so the macro does not report errors of a
+/// kernel that still runs.
 #define BE_CHECK_KERNEL_LAUNCH() BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError())
 
-/// Check as `BE_CHECK_KERNEL_LAUNCH` does, then wait for the device, and throw `BE::CudaError` if the kernel failed.
+/// Check as `BE_CHECK_KERNEL_LAUNCH` does, then wait for all streams of the GPU, and throw `BE::CudaError` if a kernel
+/// failed.
 ///
-/// Use the macro for debugging only, because it waits for all streams of the device. CUDA forbids this wait while a
-/// CUDA graph is recorded: load the module with `allow_cuda_graph=False`.
+/// Use the macro for debugging only, because waiting takes time. CUDA forbids waiting while XLA records a CUDA graph:
+/// load the module with `allow_cuda_graph=False`.
 #define BE_CHECK_KERNEL_LAUNCH_SYNC()                                    \
   do {                                                                   \
     BE_INTERNAL_CUDA_CHECK("kernel launch", cudaGetLastError());         \

@@ -2,11 +2,8 @@
 
 /// \file
 /// `BE::Tensor`, `BE::Tensors`, `BE::Scalar`, `BE::Span`, `BE::Workspace`, `BE::DType`, the checks and the dispatch
-/// macros. Most kernels need no other header.
-///
-/// Compilers include `<cuda_runtime.h>` before every CUDA source, so the source may omit the header. For 16-bit and
-/// 8-bit floats, complex numbers, and elements of 2 or 4 bits, include `brainevent/dispatch.h`, which defines the
-/// types.
+/// macros. For 16-bit and 8-bit floats, complex numbers, and elements of 2 or 4 bits, include `brainevent/dispatch.h`
+/// instead.
 
 #include "brainevent/check.h"
 #include "brainevent/detail/entry.h"  // here, so that the author's macros can't change it

@@ -1,21 +1,21 @@
 #pragma once
 
 /// \file
-/// Complex numbers for host and device code.
+/// `BE::Complex`, complex numbers for host and device code.
 ///
-/// Unlike `std::complex`, the class also works in device code, and the header compiles faster. `std::complex`,
-/// `cuComplex` and numpy's types have the layout of this class: the real part is before the imaginary part. If an
-/// address is a multiple of the size of the number, a pointer to such a type may be cast to a pointer to this class.
+/// `std::complex`, `cuComplex` and numpy's complex types have the layout of `BE::Complex`: the real part is before the
+/// imaginary part. You may cast a pointer to one of these types to a pointer to `BE::Complex`, if the address is a
+/// multiple of the size of the number.
 
 #include "brainevent/dtype.h"
 
 namespace BE {
 
-/// The number `real + imag * i`. The class is aligned to its size, so a GPU loads a number with one instruction.
+/// The number `real + imag * i`. The alignment is the size, so a GPU reads a number with one instruction.
 ///
 /// The operators are `+`, `-`, `*`, `/`, `==` and `!=`. One operand may be a real number. The functions are `conj(z)`,
-/// `abs(z)` and `norm(z)`, the squared absolute value. Multiplication does not treat infinities as Annex G of the C
-/// standard does.
+/// `abs(z)` and `norm(z)`. `norm(z)` returns the squared absolute value. Unlike in the C standard, a product with an
+/// infinite factor may be NaN.
 template <class Real>
 struct alignas(2 * sizeof(Real)) Complex {
   using value_type = Real;

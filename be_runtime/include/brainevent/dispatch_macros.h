@@ -7,28 +7,25 @@
 ///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
 ///     });
 ///
-/// The body is part of a lambda that captures by reference and is called at once: `return value;` leaves the body, and
-/// the macro returns the value. Commas in the body need no parentheses, and a body may contain a second dispatch. If
-/// the macro does not cover the dtype, the macro throws `BE::CheckError` with the macro, the dtype and the allowed
-/// dtypes.
+/// The body is part of a lambda that captures by reference and that the macro calls. `return value;` leaves only the
+/// body, and the macro returns the value. A body may contain a second dispatch. If the macro has no type for the dtype,
+/// the macro throws `BE::CheckError` with the name of the macro, the dtype and the allowed dtypes.
 ///
-/// `BE_DISPATCH_SIGNED_INDEX_PAIR` takes two dtypes, two names and the body.
-///
-/// This header only declares the 16-bit floats, the 8-bit floats, the complex types and the bytes of packed elements:
-/// `brainevent/dispatch.h` defines these types.
+/// For 16-bit floats, 8-bit floats, complex types and packed elements, also include `brainevent/dispatch.h`, which
+/// defines these types.
 ///
 /// | macro | types |
 /// |---|---|
 /// | `BE_DISPATCH_FLOATING` | float, double |
 /// | `BE_DISPATCH_FLOATING_AND_HALF` | float, double, `float16_t`, `bfloat16_t` |
 /// | `BE_DISPATCH_INTEGRAL` | `int8_t` to `int64_t`, `uint8_t` to `uint64_t`, bool |
-/// | `BE_DISPATCH_ALL_TYPES` | the types of FLOATING and INTEGRAL |
+/// | `BE_DISPATCH_ALL_TYPES` | the types of `BE_DISPATCH_FLOATING` and `BE_DISPATCH_INTEGRAL` |
 /// | `BE_DISPATCH_COMPLEX` | `complex64_t`, `complex128_t` |
-/// | `BE_DISPATCH_ALL` | the types of FLOATING_AND_HALF, INTEGRAL and COMPLEX |
+/// | `BE_DISPATCH_ALL` | the types of `BE_DISPATCH_FLOATING_AND_HALF`, `BE_DISPATCH_INTEGRAL` and `BE_DISPATCH_COMPLEX` |
 /// | `BE_DISPATCH_FLOAT8` | `float8_e5m2_t` to `float8_e8m0fnu_t`, the eight 8-bit floats |
 /// | `BE_DISPATCH_PACKED` | bytes of packed elements: `int2x4_t`, `uint2x4_t`, `int4x2_t`, `uint4x2_t`, `float4_e2m1fnx2_t` |
 /// | `BE_DISPATCH_SIGNED_INDEX`, `BE_DISPATCH_CSR_INDPTR` | `int32_t`, `int64_t` |
-/// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | `int32_t` or `int64_t` for each of two dtypes |
+/// | `BE_DISPATCH_SIGNED_INDEX_PAIR` | `int32_t` or `int64_t` for each of two dtypes; the arguments are two dtypes, two names, the body |
 
 #include "brainevent/check.h"
 
@@ -63,7 +60,7 @@ namespace BE::internal {
   BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_A, #DTYPE_A, NAME_A,  \
                        return BE_INTERNAL_DISPATCH(SIGNED_INDEX_PAIR, INDEX, DTYPE_B, #DTYPE_B, NAME_B, __VA_ARGS__);)
 
-/// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the dtype of the tensor is int32.
+/// `BE_CHECK_CSR_INDICES_INT32(indices);` throws `BE::CheckError` unless the dtype of `indices` is int32.
 #define BE_CHECK_CSR_INDICES_INT32(INDICES)         \
   BE_CHECK((INDICES).dtype() == ::BE::DType::Int32) \
       << "CSR indices must be int32, but " #INDICES " is " << (INDICES).dtype()

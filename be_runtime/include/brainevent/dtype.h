@@ -131,9 +131,9 @@ struct bfloat16_t;
 template <class Real>
 struct Complex;
 
-/// A complex number of two `float`s; `brainevent/complex.h` defines it.
+/// A complex number of two `float`s. `brainevent/complex.h` defines the class.
 using complex64_t = Complex<float>;
-/// A complex number of two `double`s; `brainevent/complex.h` defines it.
+/// A complex number of two `double`s. `brainevent/complex.h` defines the class.
 using complex128_t = Complex<double>;
 
 struct float8_e5m2_t;

@@ -7,9 +7,9 @@
 /// Conversions round as JAX does: a number that is too large becomes infinity, or NaN in a format without infinity. In
 /// `float8_e8m0fnu_t`, zero and negative numbers become NaN, too.
 ///
-/// For three of the eight formats, `<cuda_fp8.h>` defines CUDA's own types. Conversions to CUDA's types return the
-/// largest number instead of infinity or NaN, and take one instruction on GPUs that support the conversion.
-/// `data_ptr<__nv_fp8_e4m3>()` returns a pointer to such a type.
+/// For three of the eight formats, CUDA's header `<cuda_fp8.h>` defines other types, such as `__nv_fp8_e4m3`.
+/// Conversions to CUDA's types turn a number that is too large into the largest number of the format, and take one
+/// instruction on GPUs that support the conversion. `data_ptr<__nv_fp8_e4m3>()` returns a pointer to a CUDA type.
 
 #include "brainevent/dtype.h"
 

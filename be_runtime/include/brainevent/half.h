@@ -80,7 +80,7 @@ struct float16_t {
   float16_t& operator/=(float other) noexcept { return *this = *this / other; }
 };
 
-/// The upper 16 bits of an IEEE binary32 number in a C++ source. Arithmetic and rounding are the same as for
+/// A bfloat16 number in a C++ source: the upper 16 bits of a `float`. Arithmetic and rounding are the same as for
 /// `float16_t`.
 struct bfloat16_t {
   uint16_t bits;

@@ -4,9 +4,9 @@
 /// Elements of 2 and 4 bits. A byte contains several elements, the first in the lowest bits. Rows follow each other
 /// without gaps.
 ///
-/// `BE::load_packed` and `BE::store_packed` read and write an element of an array. Each type below is a byte of
-/// `T::kCount` elements, and its members `get(index)` and `set(index, value)` read and write one element. The values
-/// have type `T::value_type`.
+/// `BE::load_packed` and `BE::store_packed` read and write an element of an array. Each class `T` below is a byte of
+/// `T::kCount` elements. The members `get(index)` and `set(index, value)` read and write one element of the byte. The
+/// values have the type `T::value_type`.
 
 #include "brainevent/float8.h"
 
@@ -57,7 +57,7 @@ struct uint2x4_t : internal::Packed<internal::SmallInt<uint8_t, 2>> {};
 struct int4x2_t : internal::Packed<internal::SmallInt<int8_t, 4>> {};
 /// Two integers from 0 to 15, as `uint8_t`. `set` keeps the lowest bits of a value.
 struct uint4x2_t : internal::Packed<internal::SmallInt<uint8_t, 4>> {};
-/// Two floats, as `float`. In `set`, a value that is too large becomes 6, the largest number, and NaN becomes zero.
+/// Two 4-bit floats, as `float`. `set` turns a value that is too large into 6, the largest number, and NaN into zero.
 struct float4_e2m1fnx2_t : internal::Packed<internal::SmallFloat<2, 1, 1, internal::Specials::kNone>> {};
 
 /// Return element `index` of an array of packed elements.
@@ -66,8 +66,8 @@ BE_HD typename T::value_type load_packed(const T* array, int64_t index) noexcept
   return array[index / T::kCount].get(static_cast<int>(index % T::kCount));
 }
 
-/// Write element `index` of an array of packed elements. The function reads and writes the whole byte, so two threads
-/// must not store to one byte at the same time.
+/// Write element `index` of an array of packed elements. The function reads and writes the whole byte: make sure that
+/// no two threads write to the same byte at the same time.
 template <class T>
 BE_HD void store_packed(T* array, int64_t index, typename T::value_type value) noexcept {
   array[index / T::kCount].set(static_cast<int>(index % T::kCount), value);

@@ -71,14 +71,15 @@ void run_watched(int64_t n, int64_t grain, const Entered* entered, const F& f) {
 
 }  // namespace detail
 
-/// Divide the indices from 0 to `n - 1` into parts of at least `grain` indices, and call `f(begin, end)` for each part,
-/// on several threads at once. Only the last part may have fewer indices. Return when all parts are done.
+/// Divide the indices from 0 to `n - 1` into parts, and call `f(begin, end)` for the indices from `begin` to `end - 1`
+/// of each part. Several threads run parts at the same time. Return when all parts are done.
 ///
-/// Choose `grain` so that a part takes 5 microseconds or longer. The body `f` may call `parallel_for` again. If a part
-/// throws an exception, parts that have not begun are skipped, and `parallel_for` throws the first exception.
+/// Each part except the last has at least `grain` indices. Choose `grain` so that `grain` indices take 5 microseconds
+/// or longer. The body `f` may call `parallel_for` again. If a part throws an exception, parts that have not begun are
+/// skipped, and `parallel_for` throws the first exception.
 ///
-/// If `n <= grain`, or if XLA has only one thread, the calling thread calls `f(0, n)` itself. The calling thread also
-/// does so in a CUDA source, in a state's constructor, and on a thread that the kernel started.
+/// In these cases, there is one part, `f(0, n)`, on the calling thread: if `n <= grain`, if XLA has one thread, in a
+/// CUDA source, in the constructor of a state, and on a thread that your code started. If `n` is 0, `f` is not called.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;

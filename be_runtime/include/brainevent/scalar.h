@@ -8,11 +8,10 @@
 
 namespace BE {
 
-/// A number that a call passes. The number is in the memory of the device that runs the call.
+/// A number that a call passes. In a CUDA source, the number is in GPU memory.
 ///
-/// A `BE::Scalar<T>` converts to `T`, so a `__global__` function takes the Scalar by value and computes with the
-/// number. In a CUDA source, host code can't read the number: reading would wait for the GPU, and a CUDA graph would
-/// keep the first value.
+/// A `BE::Scalar<T>` converts to `T`. In a CUDA source, only device code can convert the Scalar: pass the Scalar by
+/// value to a `__global__` function. Host code would have to wait for the GPU.
 template <class T>
 class Scalar {
  public:

@@ -20,8 +20,8 @@ namespace internal {
 
 /// A view of consecutive values. An attribute with several numbers is a `BE::Span<const T>`.
 ///
-/// **Ownership.** XLA owns the numbers of an attribute. The numbers are in host memory, and valid as long as the
-/// compiled program exists.
+/// **Ownership.** XLA owns the numbers of an attribute. The numbers are in host memory. The numbers are valid until the
+/// entry point returns or, in the constructor of a state, until the constructor returns.
 template <class T>
 class Span {
  public:
@@ -43,8 +43,8 @@ class Span {
   size_t size_ = 0;
 };
 
-/// The arrays of a parameter that takes any number of arrays: `const BE::Tensors` for inputs, `BE::Tensors` for
-/// results.
+/// The arrays of a parameter that takes any number of arrays. Declare `const BE::Tensors` for inputs, and `BE::Tensors`
+/// for results.
 ///
 /// **Ownership.** The Tensors are valid until the entry point returns.
 class Tensors {

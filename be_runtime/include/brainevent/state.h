@@ -1,15 +1,15 @@
 #pragma once
 
 /// \file
-/// `BE::State`, an object that an entry point keeps between calls, and the classes that its constructor and its members
-/// use.
+/// `BE::State`, a reference to an object that a compiled program keeps between calls, and classes that such an object
+/// uses.
 
 #include "brainevent/detail/entry.h"
 
 namespace BE {
 
-/// The attributes of a call, for the constructor of a state. An attribute that the call omits has the default value.
-/// The object is valid only in the constructor.
+/// The attributes of a call, for the constructor of a state's object. If the call omits an attribute, the attribute has
+/// the default value. `BE::Attributes` is valid only in the constructor.
 class Attributes {
  public:
   Attributes(const XLA_FFI_CallFrame* frame, const detail::EntrySpec& entry, const void* const* values) noexcept
@@ -18,17 +18,16 @@ class Attributes {
   /// Return whether the entry point takes an attribute of this name.
   bool has(const char* name) const noexcept;
 
-  /// Return the value of an attribute:
+  /// Return the value of an attribute. `T` depends on the attribute:
   ///
-  /// - a number as an arithmetic type that can represent the number;
-  /// - a string, or the name of an enumerator, as a `std::string`;
-  /// - an array as a `BE::Span<const Item>`, where `Item` is the type of its elements.
+  /// - number: an arithmetic type that can represent the number;
+  /// - string or enumeration: `std::string`, the text or the name of the enumerator;
+  /// - array: `BE::Span<const Item>`, where `Item` is the type of an element. The Span is valid only in the
+  ///   constructor.
   ///
-  /// Other classes that are constructed from an address and a count work, too, such as `std::string_view`. A view is
-  /// valid only in the constructor.
+  /// `T` may also be a different class with a constructor that takes an address and a count.
   ///
-  /// Throw `CheckError` if the entry point takes no attribute of this name, or if the attribute's type does not match
-  /// `T`.
+  /// Throw `CheckError` if the entry point takes no attribute of this name, or if `T` does not match the attribute.
   template <class T>
   T get(const char* name) const;
 
@@ -37,8 +36,8 @@ class Attributes {
   const void* const* be_values;
 };
 
-/// The shapes and dtypes of the arrays of a call, for the constructor of a state. The object is valid only in the
-/// constructor.
+/// The shapes and dtypes of the arrays of a call, for the constructor of a state's object. `BE::Shapes` is valid only
+/// in the constructor.
 class Shapes {
  public:
   Shapes(const detail::Call& call, const detail::EntrySpec& entry, Tensor* const* slots) noexcept
@@ -111,18 +110,17 @@ T Attributes::get(const char* name) const {
 }
 
 /// A reference to an object of type `T`, such as a plan or a table, that a compiled program keeps between calls. Each
-/// call site of the program has one object. The objects are deleted with the program.
+/// place in the program that calls the entry point has its own object. The objects are deleted with the program.
 ///
 /// The constructor of `T` determines when the object is made:
 ///
 /// - `explicit T(const BE::Attributes&)` or `T()`: when JAX compiles the program. If the constructor throws an
 ///   exception, the compilation fails.
-/// - `T(const BE::Attributes&, const BE::Shapes&)`: in the first call. If the constructor throws an exception, the call
-///   fails.
+/// - `T(const BE::Attributes&, const BE::Shapes&)`: when the entry point first runs. If the constructor throws an
+///   exception, this run fails.
 ///
-/// All devices and threads that run the program share the object, and may use it at the same time. Access to the object
-/// is therefore const. If a call changes a member, declare the member `mutable`, and guard the member with a mutex. For
-/// one object for each GPU, use `BE::PerDevice`.
+/// All devices and threads that run the program may use the object at the same time. Access to the object is therefore
+/// const. If a call changes a member, declare the member `mutable`, and guard the member with a mutex.
 template <class T>
 class State {
  public:
@@ -274,14 +272,15 @@ auto be_state_of(Result (*)(Params...), StateRecord& be_record, const Call& be_c
 
 }  // namespace detail
 
-/// One object of type `T` for each CUDA device, such as a handle of cuBLAS. On the CPU there is one object.
+/// One object of type `T` for each CUDA device, such as a handle of cuBLAS. In a C++ source, there is one object.
 ///
-/// The first `get` on a device makes the object of the device. All objects are deleted with the PerDevice. Several
-/// calls may use an object at the same time, so access to the object is const.
+/// All objects are deleted with the `BE::PerDevice`. Several calls may use an object at the same time, so access to the
+/// object is const.
 template <class T>
 class PerDevice {
  public:
-  /// The maximum number of devices. On a device whose number is 64 or greater, `get` throws `CheckError`.
+  /// The maximum number of devices, 64. If the number of the current device is 64 or greater, `get` throws
+  /// `CheckError`.
   static constexpr int kMostDevices = 64;
 
   PerDevice() noexcept = default;

@@ -77,26 +77,24 @@ namespace internal {
 
 /// A view of an array: its address, element type and shape.
 ///
-/// **Ownership.** XLA owns the memory. The memory is valid until the entry point returns. On a GPU, the memory stays
-/// valid until the work on the stream of the call is done. Don't use a Tensor, or a pointer from a Tensor, after that
-/// time. A `const BE::Tensor` is an input and returns pointers to const. A copy without `const` returns pointers that
-/// are not const: don't write through these pointers.
+/// **Ownership.** XLA owns the memory. In a C++ source, the memory is valid until the entry point returns. In a CUDA
+/// source, the memory is on the GPU, and only work on the stream of the call may access the memory.
 ///
-/// **Layout.** Arrays are dense and row-major. The class is trivially copyable, so a `__global__` function can take a
-/// Tensor by value. Device code can call all members, but device code does not throw exceptions.
+/// **Constness.** A `const BE::Tensor` returns pointers to const. A copy without `const` returns pointers that are not
+/// const: don't write to an input through these pointers.
 ///
-/// **Memory.** In a CUDA source, the memory is on the GPU, and earlier work on the stream of the call may still write
-/// to an input. Access the memory only from work on this stream.
+/// **Layout.** Arrays are dense and row-major. A `__global__` function can take a Tensor by value, and device code can
+/// call all members.
 class Tensor {
  public:
   /// The value of `BE::kMaxDim`.
   static constexpr int kMaxDims = kMaxDim;
 
-  /// Make a placeholder with the dtype `Invalid`, to which a Tensor is assigned later.
+  /// Make a placeholder with the dtype `Invalid`. Assign a Tensor to the placeholder before use.
   BE_HD Tensor() noexcept : data_(nullptr), numel_(0), ndim_(0), dtype_(DType::Invalid) {}
 
-  /// Make a view of an array with `ndim` extents, which are copied from `dims`. `ndim` is not checked, and must not
-  /// exceed `kMaxDims`.
+  /// Make a view of the array at `data`, with the `ndim` extents at `dims`. The constructor copies the extents, and
+  /// does not check that `ndim` is at most `kMaxDims`.
   BE_HD Tensor(void* data, DType dtype, int ndim, const int64_t* dims) noexcept
       : data_(data), ndim_(ndim), dtype_(dtype) {
     // This runs for every tensor of every call, so slots past `ndim` stay unwritten.
@@ -147,10 +145,10 @@ class Tensor {
 
   /// Return the element at the given indices, one for each dimension: `x.at<float>(row, column)`.
   ///
-  /// The access is as fast as `data_ptr<T>()[row * stride(0) + column]`, and `T` is checked as in `data_ptr<T>()`.
-  /// Checked mode also checks the number of indices, and compares each index with the extent of the axis. If a check of
-  /// checked mode fails on the host, `at` throws `CheckError` with the line. If a check fails in device code, the
-  /// thread accesses a dummy element and continues. The call then fails with the line of the first failed check.
+  /// The access is as fast as `data_ptr<T>()[row * stride(0) + column]`, and `at` checks `T` as `data_ptr<T>()` does.
+  /// Only checked mode checks the number of indices, and compares each index with the extent of the dimension. If such
+  /// a check fails on the host, `at` throws `CheckError` with the line. If the check fails in device code, the thread
+  /// accesses a spare buffer and continues, and the call then fails with the line of the first failed check.
   template <typename T, typename... More>
   BE_HD T& at(Index first, More... more) {
     return *static_cast<T*>(const_cast<void*>(element<T>(first, more...)));
@@ -170,8 +168,8 @@ class Tensor {
   /// Return `shape(index)`.
   BE_HD int64_t size(int index) const { return shape(index); }
 
-  /// Return the number of elements from one position of dimension `index` to the next position. The stride is 0 if a
-  /// later dimension has extent 0. `index` is checked as in `shape`.
+  /// Return the number of elements from one position of dimension `index` to the next position. If a later dimension
+  /// has extent 0, the stride is 0. `stride` checks `index` as `shape` does.
   BE_HD int64_t stride(int index) const { return strides_[checked_dimension(index)]; }
 
   /// Return the address of the `ndim()` extents, which are inside this object.
@@ -183,7 +181,7 @@ class Tensor {
   BE_HD DType dtype() const noexcept { return dtype_; }
 
   /// Return the number of bytes of one element. If the elements have 2 or 4 bits, throw `CheckError` on the host, and
-  /// trap in device code.
+  /// end the kernel in device code.
   BE_HD size_t element_size() const {
     const size_t size = dtype_size(dtype_);
     if (size == 0 && dtype_ != DType::Invalid) BE_INTERNAL_TRAP_OR(internal::throw_no_element_size(dtype_));
@@ -197,7 +195,8 @@ class Tensor {
   /// undefined.
   BE_HD size_t nbytes() const noexcept { return (static_cast<size_t>(numel_) * dtype_bits(dtype_) + 7) / 8; }
 
-  /// Return `numel()` as an `int`. If the number does not fit, throw `CheckError` on the host, and trap in device code.
+  /// Return `numel()` as an `int`. If the number does not fit into an `int`, throw `CheckError` on the host, and end
+  /// the kernel in device code.
   BE_HD int numel_checked_int() const {
     if (numel_ > INT32_MAX) BE_INTERNAL_TRAP_OR(internal::throw_numel_exceeds_int(numel_));
     return static_cast<int>(numel_);

@@ -4,10 +4,10 @@
 /// The names of PyTorch's C++ API that kernels use, such as `at::Tensor` and `TORCH_CHECK`. PyTorch need not be
 /// installed.
 ///
-/// In your sources, an include such as `<torch/extension.h>` finds this header. A source that uses a function that
-/// allocates, computes or records derivatives does not compile: the error message gives the replacement. If the source
-/// defines the macro `BE_TORCH_REFUSE_WHEN_CALLED` before the first include, the source compiles, and a call fails when
-/// the call reaches such a function.
+/// In your sources, an include such as `<torch/extension.h>` finds this header. Functions of PyTorch that allocate,
+/// compute or record derivatives are not available: a source that uses such a function does not compile, and the error
+/// message gives the replacement. If the source defines the macro `BE_TORCH_REFUSE_WHEN_CALLED` before the first
+/// include, the source compiles, and the function throws an exception when it is called.
 
 #include <algorithm>
 #include <cassert>

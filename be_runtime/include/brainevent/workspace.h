@@ -20,16 +20,14 @@ BE_INTERNAL_HIDDEN void be_refuse_size(size_t, size_t);
 
 namespace BE {
 
-/// Scratch memory. In an arg_spec, `scratch[n*4]` declares the number of bytes, and a bare `scratch` lets the entry
-/// point allocate memory while it runs.
+/// Scratch memory. In an arg_spec, `scratch[n*4]` declares the number of bytes of memory that XLA provides. A bare
+/// `scratch`, without a number of bytes, lets the entry point allocate memory.
 ///
-/// **Ownership.** The memory belongs to the call, and is valid until the entry point returns. On a GPU, the memory
-/// stays valid until the work on the stream of the call is done. A copy of a Workspace refers to the memory of the
+/// **Ownership.** In a C++ source, the memory is valid until the entry point returns. In a CUDA source, the memory is
+/// valid for the work of the call on the stream of the call. A copy of a Workspace refers to the memory of the
 /// original.
 ///
-/// XLA plans declared memory while XLA compiles the program. The entry point allocates nothing, so CUDA graphs can
-/// record the call. If one call runs a whole batch of `jax.vmap`, the declared memory grows with the batch, as results
-/// do.
+/// If one call computes a whole batch of `jax.vmap`, the declared memory grows with the batch, as the results do.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is
@@ -39,7 +37,7 @@ class Workspace {
   explicit Workspace(Tensor& memory) noexcept : data_(memory.data()), size_(memory.nbytes()), asked_(nullptr) {}
   explicit Workspace(detail::AskedMemory& memory) noexcept : data_(nullptr), size_(0), asked_(&memory) {}
 
-  /// Return the address of the declared memory. Throw `CheckError` if the `scratch` is bare.
+  /// Return the address of the declared memory. If the arg_spec contains a bare `scratch`, throw `CheckError`.
   void* data() const { return __builtin_expect(asked_ != nullptr, 0) ? be_refuse_data() : data_; }
 
   /// Return the address of the declared memory as a `T*`.
@@ -48,15 +46,14 @@ class Workspace {
     return static_cast<T*>(data());
   }
 
-  /// Return the number of bytes of the declared memory, or 0 if the `scratch` is bare.
+  /// Return the number of bytes of the declared memory, or 0 for a bare `scratch`.
   size_t size() const noexcept { return size_; }
 
   /// Allocate memory, and return the address. For 0 bytes, the address is null. Memory that the body of a
   /// `BE::parallel_for` allocates is valid until the body returns.
   ///
-  /// Throw `CheckError` if the size is negative or greater than 2^47 bytes, or if the arg_spec declares the size of the
-  /// scratch memory. If no memory is left, throw a different exception, which inherits from `std::exception`. CUDA
-  /// graphs don't record a function with a bare `scratch`, because a replay would use memory that is no longer valid.
+  /// Throw `CheckError` if the size is negative or greater than 2^47 bytes, or if the arg_spec declares a number of
+  /// bytes. If no memory is left, throw a different exception, which inherits from `std::exception`.
   void* allocate(int64_t bytes) const { return be_allocate(asked_, bytes, 1); }
 
   /// Allocate memory for `count` objects of type `T`; see `allocate`.

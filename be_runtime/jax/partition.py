@@ -113,9 +113,9 @@ def _reason(split: Split, place: Placement, factor: str, count: int, extent: int
     """Return the reason why each device needs more than its part of an axis that is split into `count` parts."""
     name = factor.rpartition(": ")[2]
     if factor in place.count:
-        return f"another array has it in {place.count[factor]} parts"
+        return f"another array has the axis in {place.count[factor]} parts"
     if factor in split.free:
-        undivided = f"{count} devices do not divide its {extent} elements"
+        undivided = f"{count} devices do not divide the {extent} elements of the axis"
         return undivided if extent % count else "another axis is split there"
     if factor in split.reduce:
         return "sums of parts need JAX 0.7.2 or newer, and Shardy"

@@ -103,7 +103,7 @@ def test_an_argument_that_is_gathered_is_named(lines: Lines):
 def test_arrays_that_are_split_into_different_numbers_of_parts_follow_the_first(lines: Lines):
     line = lines["parts of two sizes"]
     assert line["right"], line
-    assert [warning.rpartition(": ")[2] for warning in line["warnings"]] == ["another array has it in 2 parts"]
+    assert [warning.rpartition(": ")[2] for warning in line["warnings"]] == ["another array has the axis in 2 parts"]
 
 
 def test_sums_within_shard_map_are_the_authors(lines: Lines):
@@ -130,7 +130,7 @@ def test_an_axis_that_the_devices_do_not_divide_is_gathered_and_right(automatic:
         assert "all-reduce" not in line["exchanges"]
         assert any("along b (axis 0)" in warning for warning in line["warnings"])
         if SUMS:
-            assert line["warnings"][0].endswith(": 8 devices do not divide its 10 elements")
+            assert line["warnings"][0].endswith(": 8 devices do not divide the 10 elements of the axis")
 
 
 def test_calls_with_effects_are_made_once_by_each_device_or_refused(automatic: Lines):
@@ -258,7 +258,8 @@ def test_a_batch_that_devices_do_not_divide_is_gathered_and_that_is_told(m: Comp
 
         return jax.jit(function)(np.ones((3, 6), np.float32))
 
-    with pytest.warns(GatherWarning, match="2 devices do not divide its 3 elements"):
+    reason = "2 devices do not divide the 3 elements of the axis"
+    with pytest.warns(GatherWarning, match=reason):
         assert float(summed(m.adds)) == 36
-    with pytest.raises((TransformError, jax.errors.JaxRuntimeError), match="2 devices do not divide its 3 elements"):
+    with pytest.raises((TransformError, jax.errors.JaxRuntimeError), match=reason):
         jax.block_until_ready(summed(m.adds.with_options(on_gather="error")))

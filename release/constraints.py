@@ -16,7 +16,7 @@ from release import ROOT
 from release.problems import ReleaseError
 
 PAGE = "docs/supported-versions.md"
-HEAD = "| file | Python | pins | for | tested by |\n|---|---|---|---|---|\n"
+HEAD = "| file | Python | pins | packages to install | tested by |\n|---|---|---|---|---|\n"
 
 
 class Row(NamedTuple):

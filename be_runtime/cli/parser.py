@@ -9,8 +9,8 @@ from typing import Any
 from be_toolchain import __version__
 from be_toolchain.cli.parser import EXIT_CODES, Parser, add_explain
 
-_NAME_OR_DIGEST = 'name an entry, or give the first 4 or more digits of its hash, which "cache list" prints'
-_PACKAGE = "name a package or its folder (default: the only package below the working directory)"
+_NAME_OR_DIGEST = 'select an entry by its name, or by the first 4 or more digits of its hash, which "cache list" prints'
+_PACKAGE = "take this package, or the package in this folder (default: the only package below the working directory)"
 
 _Commands = Any  # argparse's action for subparsers is generic over a private type
 
@@ -82,7 +82,7 @@ def _add_show(commands: _Commands) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="name an exported program, a wheel, a package or the folder of a package",
+        help="read this exported program, wheel, package or folder of a package",
     )
 
 
@@ -97,7 +97,7 @@ def _add_report(commands: _Commands) -> None:
     report.add_argument(
         "source",
         metavar="FILE",
-        help="name a source file, a folder of sources, a .so file, a package or the folder of a package",
+        help="read this source file, folder of sources, .so file, package or folder of a package",
     )
     report.add_argument(
         "--arch",

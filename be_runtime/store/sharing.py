@@ -231,7 +231,8 @@ def _count_naming(flags: Sequence[str]) -> int:
 
 def unnamed_paths(key: keys.CacheKey) -> tuple[str, ...]:
     """Return the paths in a movable key, one a line, since only machines with equal paths share its entry."""
-    fields = ((label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label))
+    fields = [("sources", path) for path in key.texts("sources")[1::4]]
+    fields += [(label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label)]
     return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))
 
 

@@ -131,12 +131,13 @@ def _add_store(commands: _Commands) -> None:
     )
     use.add_argument(
         "version",
-        help=f"name a toolkit, such as 13.0, 13.0.2 or cuda-13.0.2; the word {NONE} restores the search order",
+        metavar="VERSION",
+        help=f"prefer this toolkit, such as 13.0, 13.0.2 or cuda-13.0.2; the word {NONE} restores the search order",
     )
     remove = commands.add_parser(
         "remove", help="remove a managed toolchain", description="Remove a managed toolchain.", epilog=_CONFIRMED
     )
-    remove.add_argument("version", help="name a toolchain, such as 13.0.2 or cuda-13.0.2")
+    remove.add_argument("version", metavar="VERSION", help="remove this toolchain, such as 13.0.2 or cuda-13.0.2")
     prune = commands.add_parser(
         "prune",
         help="remove old patch releases, and files left over from interrupted installations",
@@ -160,7 +161,8 @@ def _add_queries(commands: _Commands) -> None:
         "part",
         metavar="PART",
         choices=("cxx", *PARTS),
-        help=f"name one of {', '.join(('cxx', *PARTS))}. cxx is the C++ compiler, and host is nvcc's host compiler",
+        help=f"print the path of this part: {', '.join(('cxx', *PARTS))}. cxx is the C++ compiler, and host is nvcc's "
+        "host compiler",
     )
     env = commands.add_parser(
         "env",
@@ -181,7 +183,9 @@ def _add_queries(commands: _Commands) -> None:
         description="Print a script that lets a shell complete the commands and options of be-toolchain.",
         epilog='to run the printed script in bash, write eval "$(be-toolchain completion bash)"',
     )
-    completion.add_argument("shell", choices=SHELLS, help="name the shell")
+    completion.add_argument(
+        "shell", choices=SHELLS, metavar="SHELL", help=f"print the script for this shell: {', '.join(SHELLS)}"
+    )
 
 
 def add_explain(commands: _Commands) -> None:
@@ -191,5 +195,5 @@ def add_explain(commands: _Commands) -> None:
         help="print the causes and remedies of an error code",
         description="Print the causes and remedies of an error code. Without a code, list all codes.",
     )
-    code = "name the code at the end of an error message, such as BE301 or TC301"
+    code = "explain this code. An error message ends with its code, such as BE301 or TC301"
     explain.add_argument("code", metavar="CODE", nargs="?", help=code)

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 MACHINES = {"ubuntu-24.04": "x86-64", "ubuntu-24.04-arm": "aarch64"}
-PACKAGES = {"": "as pip installs them", "lowest-direct": "the oldest allowed", "highest": "the newest allowed"}
+PACKAGES = {
+    "": "the newest, installed by pip",
+    "lowest-direct": "the oldest, installed by uv",
+    "highest": "the newest, installed by uv",
+}
 BOUNDED = (
     "jax",
     "jaxlib",

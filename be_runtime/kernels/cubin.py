@@ -250,7 +250,7 @@ def cubin_kernel(
         element type differs from the signature.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
-        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        attributes, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
         receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Number of threads per block along one to three axes, in the same form as `grid`.
@@ -299,7 +299,7 @@ def cubin_kernel(
     See Also
     --------
     - `cuda_kernel`: compile a kernel from source text.
-    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+    - :doc:`/kernels`: launch sizes, attributes, scratch memory and derivatives.
 
     Examples
     --------

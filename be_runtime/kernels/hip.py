@@ -85,7 +85,7 @@ def hip_kernel(
         kernel takes one more parameter after the results: a pointer to ``4*n`` bytes of memory.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
-        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        attributes, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
         receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Number of threads per block along one to three axes, in the same form as `grid`.
@@ -120,7 +120,7 @@ def hip_kernel(
     Returns
     -------
     callable
-        Function that takes the inputs by position and the kernel's scalars by name. Every call raises an error.
+        Function that takes the inputs by position and the kernel's attributes by name. Every call raises an error.
 
     Raises
     ------

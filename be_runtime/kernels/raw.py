@@ -246,11 +246,11 @@ def cuda_kernel(
     signature : str or sequence of str, optional
         Arrays of the kernel as an arg_spec, such as ``"arg[n k] arg[k] ret[n]"``. For a token ``scratch[4*n]``, the
         kernel takes one more parameter after the results: a pointer to ``4*n`` bytes of memory. A token such as
-        ``attr.n=1`` sets the default of a scalar. If an integer scalar has the name of an input's axis, a call may
-        leave out the scalar: the kernel then gets the extent of the axis.
+        ``attr.n=1`` sets the default of an attribute. If an integer attribute has the name of an input's axis, a call
+        may leave out the attribute: the kernel then gets the extent of the axis.
     grid : int, str, tuple of int or str, or callable
         Number of blocks along one to three axes. A string is arithmetic over the axes of the signature and integer
-        scalars, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
+        attributes, such as ``"ceil(n/256)"`` or ``"attr.n"``. A callable, such as ``lambda x: (x.size + 255) // 256``,
         receives the shapes and dtypes of the inputs.
     block : int, str, tuple of int or str, or callable
         Number of threads per block along one to three axes, in the same form as `grid`.
@@ -292,9 +292,9 @@ def cuda_kernel(
     Returns
     -------
     callable
-        Function that takes the inputs by position and the kernel's scalars by name, and returns arrays in the structure
-        of `outs`. The kernel gets pointers to the inputs, and then pointers to the results. In the kernel, declare the
-        pointers to the inputs as ``const``.
+        Function that takes the inputs by position and the kernel's attributes by name, and returns arrays in the
+        structure of `outs`. The kernel gets pointers to the inputs, and then pointers to the results. In the kernel,
+        declare the pointers to the inputs as ``const``.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def cuda_kernel(
     --------
     - `load_cuda_inline`: compile a kernel with host code.
     - `cubin_kernel`: call a compiled kernel.
-    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+    - :doc:`/kernels`: launch sizes, attributes, scratch memory and derivatives.
 
     Examples
     --------

@@ -419,7 +419,7 @@ def numba_cuda_callable(
     See Also
     --------
     - `numba_cuda_kernel`: launch one kernel without Python.
-    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+    - :doc:`/kernels`: launch sizes, attributes, scratch memory and derivatives.
 
     Examples
     --------

@@ -540,7 +540,7 @@ def numba_cuda_kernel(
     See Also
     --------
     - `numba_cuda_callable`: launch several kernels from Python.
-    - :doc:`/kernels`: launch sizes, scalars, scratch memory and derivatives.
+    - :doc:`/kernels`: launch sizes, attributes, scratch memory and derivatives.
 
     Examples
     --------

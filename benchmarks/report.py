@@ -68,14 +68,14 @@ def how_to_read(figures: Sequence[Mapping[str, Any]]) -> str:
     --------
     >>> sides = {"label": "a call", "ratio": {"value": 0.5}}
     >>> how_to_read([{**sides, "ours": {"samples": [1.0, 2.0]}}])
-    'A ratio is the median of the ratios of all rounds. If a ratio and the two medians disagree, use the ratio.'
+    "Each round measures both sides. A ratio is the median of all rounds' ratios, not the ratio of the medians."
     >>> how_to_read([{**sides, "ratio": None, "ours": {"samples": [1.0, 2.0]}}])
     ''
     """
     paired = [each for each in figures if each["ratio"] and len(each["ours"]["samples"]) > 1]
     if not paired:
         return ""
-    told = "A ratio is the median of the ratios of all rounds. If a ratio and the two medians disagree, use the ratio."
+    told = "Each round measures both sides. A ratio is the median of all rounds' ratios, not the ratio of the medians."
     groups = {(each["label"], *each["ours"]["samples"]) for each in paired}
     if len(groups) > len({each["label"] for each in paired}):
         told += " The tools were measured in groups. Each group has its own measurement of be_runtime."

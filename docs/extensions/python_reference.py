@@ -7,6 +7,7 @@ The fields of a class are in the text of the class.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -34,11 +35,16 @@ def leave_out_parameters(
 
 
 class Summary(Autosummary):
-    """The directive `autosummary`. The row of an alias, which has no docstring, names the class."""
+    """The directive `autosummary`. The row of an alias, which has no docstring, names the class.
+
+    Sphinx reads the page again when a docstring of a row changes.
+    """
 
     def get_items(self, names: list[str]) -> list[tuple[str, str | None, str, str]]:
         """Return the rows of a table: the name, the signature, the description, and the full name."""
         rows = super().get_items(names)
+        for row in rows:
+            self.env.note_dependency(inspect.getfile(inspect.unwrap(import_by_name(row[3])[1])))
         return [
             row if row[2] else (*row[:2], f"The same class as ``{import_by_name(row[3])[1].__name__}``.", row[3])
             for row in rows

@@ -225,7 +225,7 @@ def test_ratios_of_groups_are_told_apart():
     figures = json.loads((ROOT / "benchmarks" / "results" / "h100.json").read_text())["figures"]
     read = {row: how_to_read([each for each in figures if each["row"] == row]) for row in ("peers", "calls", "imports")}
     assert "in groups" in read["peers"]
-    assert read["calls"].endswith("medians disagree, use the ratio.")
+    assert read["calls"].endswith("not the ratio of the medians.")
     assert read["imports"] == ""
 
 

@@ -145,7 +145,7 @@ def load_cuda_inline(
     See Also
     --------
     - `load_cuda_file`: compile files.
-    - `cuda_kernel`: compile a ``__global__`` function without host code.
+    - `cuda_kernel`: compile a ``__global__`` function for which you write no host function.
     - :doc:`/tutorial-cuda`: a first kernel, step by step.
     - :doc:`/calling`: attributes, result shapes and derivatives.
     - :doc:`/compiler-options`: flags, libraries, architectures.

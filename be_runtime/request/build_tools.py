@@ -111,7 +111,7 @@ def choose_archs(
     archs = wanted_archs(asked, process_wide, settings, devices)
     if not archs:
         generic = max(_GENERIC, min(toolkit.archs, default=_GENERIC))
-        known = no_architecture(f"CUDA code is compiled for {generic.sm}, which newer GPUs translate at first use")
+        known = no_architecture(f"CUDA code is compiled for {generic.sm}, and to PTX for newer GPUs")
         warn_caller("\n".join((known.message, *(f"hint: {hint}" for hint in known.hints))))
         return (generic,)
     values.check_archs(archs, toolkit)

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// `BE::Scalar`, the parameter for `scalar.NAME:TYPE` in an arg_spec: a number that may change from call to call
-/// without a new compilation.
+/// `BE::Scalar`, the type of the parameter for `scalar.NAME:TYPE` in an arg_spec: a number that may change from call to
+/// call without a new compilation. In a C++ source, the parameter may be a plain number instead, such as a `float`.
 
 #include "brainevent/tensor.h"
 

@@ -28,8 +28,8 @@
     AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape
     AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression
-    NAME  = an identifier; in one arg_spec, no two attributes or scalars share a name, and no attribute or scalar is
-            called outs or be_present, or want if a result is "ret?"
+    NAME  = an identifier; in one arg_spec, no two attributes or scalars share a name; no attribute or scalar has the
+            name outs or be_present; in an arg_spec with "ret?", no attribute or scalar has the name want
     DTYPE = KNOWN | a dtype variable | "like(" INDEX ")" | "attr." NAME
     KNOWN = the name of a dtype, such as float32
     NUMBER = "bool" | an integer type of 8 to 64 bits | "float32" | "float64"

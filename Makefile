@@ -82,7 +82,7 @@ help:
 	@echo "make docker      the image be-image, from this checkout; DOCKER_ARGS=... as docker/README.md says"
 	@echo "make rehearsal   a release without its upload, served by this machine and installed as the pages say: 15 minutes"
 	@echo "make release-check"
-	@echo "                 all tests without a skip, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"
+	@echo "                 the tests, also the slow ones, and whether this checkout can be released; RELEASE_TAG=v1.2.3: strictly"
 	@echo "make clean       remove the environment and every build product"
 
 # The environment is complete when its last file, the stamp, is there: an interrupted set-up starts anew.

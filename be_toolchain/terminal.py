@@ -187,7 +187,11 @@ def wrap_markdown(text: str, width: int = 80) -> str:
         part
         if place % 2
         else textwrap.fill(
-            part, width, subsequent_indent="  " * part.startswith("- "), break_long_words=False, break_on_hyphens=False
+            re.sub(r"\n +", "\n", part),
+            width,
+            subsequent_indent="  " * part.startswith("- "),
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         for place, part in enumerate(kept.split(text))
     )

@@ -106,7 +106,9 @@ def _add_install(commands: _Commands) -> None:
         choices=("env", "managed"),
         help="install into the environment of the running Python (env), or into a separate folder (managed)",
     )
-    install.add_argument("--host-compiler", action="store_true", help="install a C++ compiler from PyPI")
+    install.add_argument(
+        "--host-compiler", action="store_true", help="install a compiler for C++ sources, not for nvcc, from PyPI"
+    )
     install.add_argument(
         "--wheels", type=Path, metavar="FOLDER", help="take the wheels from this folder instead of a package index"
     )

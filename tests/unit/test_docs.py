@@ -96,14 +96,15 @@ def test_the_text_of_an_error_names_the_command_that_prints_its_cause_and_remedy
 def test_explain_fits_a_terminal_and_a_pipe(
     package: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    assert COMMANDS[package](["explain", "BE101"]) == 0
+    assert COMMANDS[package](["explain", "BE601"]) == 0
     piped = capfd.readouterr().out
     assert max(map(len, piped.splitlines())) <= 80
-    assert piped.split() == explain("BE101").split()
+    assert piped.split() == explain("BE601").split()
+    assert not re.search(r"\S  +\S", piped)  # the lines of a list item are joined by one space
     monkeypatch.setenv("COLUMNS", "50")
     with capfd.disabled(), Terminal() as terminal, terminal.file() as file:
         monkeypatch.setattr("sys.stdout", file)
-        assert COMMANDS[package](["explain", "BE101"]) == 0
+        assert COMMANDS[package](["explain", "BE601"]) == 0
     shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.text)
     assert shown != terminal.text
     assert not [mark for mark in ("**Cause", "```") if mark in shown]

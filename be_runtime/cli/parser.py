@@ -57,7 +57,7 @@ def _add_build(commands: _Commands) -> None:
         "build",
         "compile the kernels of a package ahead of time",
         "Compile all kernels of a package, and write the compiled kernels to a folder of the package. The file "
-        "kernels.toml declares the kernels. A machine with this folder needs no compiler.",
+        "kernels.toml declares the kernels. The package then loads on machines without a compiler.",
     )
     build.add_argument("package", nargs="?", metavar="PACKAGE", help=_PACKAGE)
     build.add_argument(
@@ -167,8 +167,8 @@ def _add_check(commands: _Commands) -> argparse.ArgumentParser:
     check.formatter_class = _WithModule
     check.usage = "%(prog)s [-h] [--tools LIST] [--timeout S] [--json]\n       (SCRIPT | -m MODULE) [ARGUMENT ...]"
     check.epilog = (
-        "exit codes: 0 no fault was found, 1 a fault was found, 2 the program failed or a tool is not installed, "
-        "3 internal error, 64 invalid arguments"
+        "exit codes: 0 no fault was found, 1 a fault was found, 2 the program failed or a tool of --tools is not "
+        "installed, 3 internal error, 64 invalid arguments"
     )
     check.add_argument(
         "--tools",

@@ -128,7 +128,7 @@ def _add_store(commands: _Commands) -> None:
     use = commands.add_parser(
         "use",
         help="prefer a managed CUDA toolkit",
-        description="Prefer a managed CUDA toolkit to all others.",
+        description="Prefer a managed CUDA toolkit. The variables BE_NVCC and BE_NVCC_PREFER take precedence.",
         epilog=EXIT_CODES,
     )
     use.add_argument(

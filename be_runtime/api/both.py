@@ -60,7 +60,7 @@ def load_inline(
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
         maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
-        also take a stream, which is 0 on the CPU.
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -216,7 +216,7 @@ def load_file(
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
         maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
-        also take a stream, which is 0 on the CPU.
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -344,7 +344,7 @@ def load_dir(
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
         maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
-        also take a stream, which is 0 on the CPU.
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional

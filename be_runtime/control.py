@@ -69,8 +69,8 @@ def get_cache_dir() -> Path:
     Raises
     ------
     CacheError
-        The folder that ``BE_CACHE_DIR`` names can't be used. If the variable is not set: the default folder can't be
-        used.
+        The folder that ``BE_CACHE_DIR`` names can't be used. Or the variable is not set, and neither the default folder
+        nor a temporary folder can be used.
 
     See Also
     --------
@@ -480,8 +480,9 @@ def register_ffi_target(
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.
     content : str, optional
-        Text that identifies the handler's code. A second registration of `name` with the same text does nothing. By
-        default, the compiled code identifies a function of a module, and the object itself identifies a capsule.
+        Text that identifies the handler's code. A second registration of `name` with the same text does nothing. The
+        default for a function of a module depends on the inputs of the module's build. The default for a capsule is
+        different for each capsule object.
     replace : bool, default False
         Ignored: XLA keeps the first code that is registered under a name. The argument exists for :doc:`programs
         written for brainevent </from-brainevent>`.
@@ -531,9 +532,10 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
 
     In checked mode, a kernel gets copies of the arrays, with guard bytes around each copy. The kernel usually runs
     twice or more, with different bytes in unwritten elements. In a ``with`` block, the calls of this thread are
-    checked: JAX traces compiled functions again, and after the block the earlier programs run. Without ``with``, all
-    calls of the process are checked until you call ``debug(False)``. To check a whole process, call `debug` before
-    other threads start, because JAX does not retrace functions that other threads have already compiled.
+    checked. JAX retraces functions that were compiled before the block, and uses the earlier programs again after the
+    block. Without ``with``, all calls of the process are checked until you call ``debug(False)``. To check a whole
+    process, call `debug` before other threads start, because JAX does not retrace functions that other threads have
+    already compiled.
 
     Parameters
     ----------
@@ -542,7 +544,7 @@ def debug(checks: bool | str | Sequence[str] = True, *, on_finding: OnFinding = 
         checks. A minus leaves out a check, as in ``"all,-repeat"``. False ends the checks of the process.
     on_finding : {"raise", "warn", "collect"}, default "raise"
         Raise a `FindingError`, issue a `FindingWarning`, or only collect the findings. With ``"raise"``, an uncertain
-        finding is a `FindingWarning`, too.
+        finding does not raise an error, but issues a `FindingWarning`.
 
     Returns
     -------

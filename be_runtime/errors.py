@@ -261,7 +261,7 @@ class GradientError(BeRuntimeError, AssertionError):
 
 
 class GeneratorError(BeRuntimeError, errors.KernelCompilationError, RuntimeError):
-    """The generator of a kernel failed, or a kernel can't be exported for a GPU."""
+    """The generator of a kernel failed, or a kernel can't be exported for a GPU architecture."""
 
     code = "BE703"
 
@@ -299,11 +299,11 @@ KernelToolchainError = errors.ToolchainError
 
 
 class MathError(errors.KernelError):
-    """An error about brainevent's array types. be_runtime never raises this error."""
+    """An error that only the library brainevent raises, about its array types."""
 
 
 class UnsupportedOperationError(errors.KernelError):
-    """An error about brainevent's array types. be_runtime never raises this error."""
+    """An error that only the library brainevent raises, about its array types."""
 
 
 class FindingWarning(UserWarning):

@@ -41,7 +41,8 @@ def load_inline(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
+    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
@@ -58,7 +59,8 @@ def load_inline(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
-        maps names to arg_spec tokens.
+        maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -79,8 +81,8 @@ def load_inline(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -124,8 +126,8 @@ def load_inline(
     ArgumentError
         An argument has a wrong type or value.
     SpecError
-        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
-        function differently.
+        An arg_spec or a C++ signature is invalid, one of the sources does not define a function that the argument
+        `functions` names, or the two sources declare a function differently.
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
@@ -195,7 +197,8 @@ def load_file(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
+    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
@@ -212,7 +215,8 @@ def load_file(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
-        maps names to arg_spec tokens.
+        maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -233,8 +237,8 @@ def load_file(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -280,8 +284,8 @@ def load_file(
     SourceNotFoundError
         A file does not exist or can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
-        function differently.
+        An arg_spec or a C++ signature is invalid, one of the sources does not define a function that the argument
+        `functions` names, or the two sources declare a function differently.
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError
@@ -321,7 +325,8 @@ def load_dir(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
+    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
@@ -338,7 +343,8 @@ def load_dir(
     functions : dict of str to list of str, list of str, or None
         Entry points of both sources. If the argument is None, the functions that ``// @BE`` comments declare become
         entry points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. A dict
-        maps names to arg_spec tokens.
+        maps names to the arg_spec tokens of both functions. If ``stream`` is one of the tokens, the C++ function must
+        also have a parameter ``int64_t stream``, whose value is 0.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_cuda_cflags : list of str, optional
@@ -359,8 +365,8 @@ def load_dir(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -406,8 +412,8 @@ def load_dir(
     SourceNotFoundError
         A folder does not exist or contains no sources, or a source can't be read.
     SpecError
-        An arg_spec or a C++ signature is invalid, a named function is not in the source, or the two sources declare a
-        function differently.
+        An arg_spec or a C++ signature is invalid, one of the sources does not define a function that the argument
+        `functions` names, or the two sources declare a function differently.
     ToolchainError
         A compiler is missing, an architecture does not exist, or nvcc can't compile for the architecture.
     BuildError

@@ -62,7 +62,7 @@ def load_cpp_inline(
         Entry points of the module. If the argument is None, the functions that ``// @BE`` comments declare become entry
         points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
         list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
-        "ret"]}``. On the CPU, the value of a ``stream`` parameter is 0.
+        "ret"]}``.
     extra_cflags : list of str, optional
         Arguments for the C++ compiler, such as ``["-march=x86-64-v3"]``.
     extra_ldflags : list of str, optional
@@ -76,8 +76,8 @@ def load_cpp_inline(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -176,7 +176,7 @@ def load_cpp_file(
         points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
         list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
         "ret"]}``. If several files define a function that the list or dict names, each definition becomes an entry
-        point. On the CPU, the value of a ``stream`` parameter is 0.
+        point.
     name : str, optional
         Name of the module. The default is the first file's name without its extension.
     extra_cflags : list of str, optional
@@ -192,8 +192,8 @@ def load_cpp_file(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -292,7 +292,7 @@ def load_cpp_dir(
         points. A list names functions whose :doc:`arg_spec </arg-spec>` is derived from the C++ signature. An empty
         list loads a module without functions. A dict maps names to arg_spec tokens, such as ``{"twice": ["arg",
         "ret"]}``. If several files define a function that the list or dict names, each definition becomes an entry
-        point. On the CPU, the value of a ``stream`` parameter is 0.
+        point.
     name : str, optional
         Name of the module. The default is the folder's name.
     extra_cflags : list of str, optional
@@ -308,8 +308,8 @@ def load_cpp_dir(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.

@@ -83,8 +83,8 @@ def load_cuda_inline(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -223,8 +223,8 @@ def load_cuda_file(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.
@@ -344,8 +344,8 @@ def load_cuda_dir(
     force_rebuild : bool, default False
         Compile even if the cache contains a valid entry.
     auto_register : bool, default True
-        Register a target for each function. If False, methods such as ``ops.twice(x)`` still work, and
-        `ModuleInfo.get_handler` returns a handler that you can register yourself.
+        Register a target for each function, for ``jax.ffi.ffi_call``. Methods such as ``ops.twice(x)`` don't need these
+        targets. If False, you can register the handler that `ModuleInfo.get_handler` returns.
     target_prefix : str, optional
         First part of the targets' names, which have the form ``<target_prefix>.<function>``. The default is the
         module's name.

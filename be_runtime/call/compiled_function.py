@@ -130,7 +130,7 @@ class CompiledFunction(OfThisProcess):
         ArgumentError
             Arrays or attributes do not match the arg_spec. The kernel did not run.
         RegistrationError
-            The kernel is not compiled for the platform of the program.
+            The kernel is not available on the platform of the program, such as a CUDA kernel in a program for the CPU.
         """
         try:
             if "torch" in sys.modules and arrays and arrays[0].__class__ not in _OTHERS and _are_of_torch(arrays):

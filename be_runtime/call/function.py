@@ -102,9 +102,9 @@ class RuledFunction(CompiledFunction, ABC):
     def defvjp(self, forward: str | Program | None, backward: str | Program) -> None:
         """Define the reverse-mode derivative, as ``jax.custom_vjp`` does.
 
-        A rule is a kernel or a Python function. A string names a kernel: an entry point of the same module. A kernel
-        receives the attributes that its arg_spec declares. The values come from the call, or else from the defaults of
-        the kernel. A Python function receives all attributes of the call as keyword arguments.
+        A rule is a kernel or a Python function. A string names a kernel: an entry point of the same module. The
+        attributes of a call, including the defaults of the called function, are keyword arguments of the rule: a kernel
+        receives those attributes that the kernel's arg_spec declares, and a Python function receives all attributes.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ R = TypeVar("R")
 
 
 class KernelFunction(RuledFunction, Generic[P, R]):
-    """A function of JAX arrays that calls an entry point of a module.
+    """A function of arrays that calls an entry point of a module.
 
     The function works in ``jax.jit``. The arg_spec and the rules of the function determine whether the function can be
     batched, differentiated and sharded. ``help(ops.scale)`` prints the inputs, attributes and results of ``ops.scale``.

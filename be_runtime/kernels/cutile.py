@@ -221,7 +221,7 @@ def cutile_kernel(
         signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
-        gets a pointer to the input and a pointer to the result.
+        gets both arrays.
     has_side_effect : bool, default False
         Run the kernel even if the program does not use the results. XLA chooses the order of such calls.
     ordered : bool, default False

@@ -415,7 +415,7 @@ class XLACustomKernel:
     # Public function, tags and benchmark
 
     def def_call(self, function: Function) -> None:
-        """Set the operation's public function, which the methods `call` and `benchmark` run.
+        """Set the operation's public function. The methods `call` and `benchmark` run this function.
 
         Parameters
         ----------

@@ -276,15 +276,17 @@ class ModuleInfo:
     def report(self, *, block_sizes: Sequence[int] | None = None, loops: bool = False) -> ModuleReport:
         """Report the resources of the module's kernels, and the duration of each phase of the build.
 
-        The sources are compiled once more, and the cache keeps the report. If the module was built ahead of time,
-        ``cuobjdump`` reads the library instead. If no installed tool prints a value, the value is None.
+        The first report of a module compiles all sources once more, and the cache keeps the report. If the module was
+        built ahead of time, ``cuobjdump`` reads the library instead. If no installed tool prints a value, the value is
+        None.
 
         Parameters
         ----------
         block_sizes : sequence of int, optional
             Numbers of threads per block for which the occupancy is computed. The default is 64, 128, 256, 512 and 1024.
         loops : bool, default False
-            Compile a C++ module once more, and list the loops that the host compiler did or did not vectorize.
+            For a C++ module, also list the loops that the host compiler did or did not vectorize. The cache keeps this
+            report separately, so the first such report also compiles all sources.
 
         Returns
         -------

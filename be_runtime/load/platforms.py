@@ -69,7 +69,8 @@ class LoadedPlatformModule:
         Raises
         ------
         KeyError
-            The module has no function of this name, or only the CUDA source defines the function and is not compiled.
+            No source defines a function of this name, or only the CUDA source defines the function, and the CUDA source
+            is not compiled.
         """
         if name not in self._functions:
             raise KeyError(self._lacks(name))

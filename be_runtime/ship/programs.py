@@ -137,7 +137,11 @@ def export(
     ArchError
         An architecture does not exist.
     RegistrationError
-        The function calls a kernel that works only in this process, or a Python callback.
+        The function calls a kernel that works only in this process, a Python callback, or a target name that is
+        registered for two of the platforms.
+    GeneratorError
+        A kernel can't be exported for an architecture, for example because the kernel was built ahead of time for other
+        architectures.
     BeRuntimeError, ToolchainError
         A kernel can't be compiled for a platform or an architecture.
     ValueError

@@ -354,7 +354,8 @@ def functions(module: Functions) -> ForeignFunctions:
     A function takes contiguous tensors by position and attributes by name, and returns new tensors. The arg_spec
     declares the shapes and dtypes of these tensors. The tensors must be on a device of the module's platform.
     ``torch.autograd`` uses the derivative rules that `KernelFunction.defvjp` and `KernelFunction.deftranspose` set. The
-    module's own functions also take tensors, as in ``module.scale(tensor)``.
+    functions of the module itself, such as ``module.scale``, take tensors or JAX arrays, and are slower to call with
+    tensors.
 
     Parameters
     ----------

@@ -346,9 +346,9 @@ def autotune(
         sequence of configurations. JSON must be able to represent the values.
     args : sequence of array, sequence of sequences of array, or callable, default ()
         Arrays for the timing, several sets of arrays, or a function that returns arrays or sets of arrays. If no choice
-        is stored for these arrays, `autotune` times the configurations before it returns. With ``BE_AUTOTUNE=cached``
-        or ``off``, nothing is timed, and the function is not called. Without arrays, nothing is timed until you call
-        `Tuned.tune`.
+        is stored for these arrays, `autotune` times the configurations before it returns. The exceptions are the
+        argument `package`, checked mode, and ``BE_AUTOTUNE=cached`` or ``off``. Without arrays, nothing is timed until
+        you call `Tuned.tune`.
     name : str, optional
         Name of the tuned function. The default is the name of `op`.
     package : str, optional
@@ -385,11 +385,11 @@ def autotune(
     --------
     >>> import be_runtime
     >>> import jax.numpy as jnp
-    >>> def op(power):
-    ...     return lambda x: x**power
-    >>> tuned = be_runtime.autotune(op, {"power": [2, 3]}, name="doc_power")
-    >>> tuned(jnp.arange(3.0)).tolist()
-    [0.0, 1.0, 4.0]
+    >>> def op(parts):
+    ...     return lambda x: sum(part.sum() for part in jnp.split(x, parts))
+    >>> tuned = be_runtime.autotune(op, {"parts": [1, 2]}, name="doc_parts")
+    >>> float(tuned(jnp.arange(4.0)))
+    6.0
     """
     shown = str(getattr(op, "__qualname__", type(op).__name__)).replace("<", "").replace(">", "").replace(".", "_")
     if runs < 1:

@@ -385,8 +385,12 @@ def numba_cuda_callable(
         inputs, on each device that the process uses. An error is raised if CUDA can't record `func`, if `func` launches
         nothing on the stream, or if a replay leaves an output unwritten.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. With every value, `func` is called once for each element of
-        the batch, with the arrays of this element.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. `func` always gets the arrays of one element of the batch.
+        With ``"broadcast_all"`` and ``"expand_dims"``, native code calls `func` for each element of the batch. With
+        ``"sequential"``, an XLA loop calls `func` for each element. If the axes of each array in the signature begin
+        with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in the signature, but the axes of an
+        array begin differently, the default is ``"sequential"``. If an array has no axes in the signature, ``vmap``
+        needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of an output. When `func` is called, the output contains the
         input's values.

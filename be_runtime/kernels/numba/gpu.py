@@ -500,10 +500,10 @@ def numba_cuda_kernel(
     vmap_method : str, optional
         Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The kernel always takes the arrays of one element of the
         batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then launches
-        the kernel for each element. If the kernel leaves the y or the z axis of the grid unused, one launch runs all
-        elements. If the axes of each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If
-        all arrays have axes in the signature, but the axes of an array begin differently, the default is
-        ``"sequential"``. If an array has no axes in the signature, ``vmap`` needs this argument.
+        the kernel once for the batch, under the conditions in :doc:`/kernels`, or once for each element. If the axes of
+        each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in
+        the signature, but the axes of an array begin differently, the default is ``"sequential"``. If an array has no
+        axes in the signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets the input and the result.
@@ -512,11 +512,13 @@ def numba_cuda_kernel(
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads the memory as a
-        row-major array of the same shape.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel's array keeps the
+        input's shape, and is row-major. With a layout such as ``(1, 0)``, the elements therefore have other indices in
+        the kernel than in JAX.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes to the memory
-        as to a row-major array of the same shape.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel's array keeps the
+        result's shape, and is row-major. With a layout such as ``(1, 0)``, the elements therefore have other indices in
+        the kernel than in JAX.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 

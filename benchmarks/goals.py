@@ -47,13 +47,13 @@ def goal_cells(figure: Mapping[str, Any]) -> tuple[str, str, str]:
     ('load', '7.40 ms', '6.00 ms')
     >>> compared = {"label": "call", "baseline": "a handler", "ours": ours, "theirs": ours, "ratio": ratio}
     >>> goal_cells({**compared, "goal": 1.0, "goal_within_noise": True})
-    ('call, compared with a handler', '1.140 [1.050, 1.200]', '1.000 within noise')
+    ('call, compared with a handler', '1.140 [1.050, 1.200]', '1.000 (noise allowed)')
     """
     label, goal = figure["label"], figure["goal"]
     if figure["theirs"] is None:
         return label, duration(figure["ours"]["median"]), duration(goal)
     ratio = "{value:.3f} [{low:.3f}, {high:.3f}]".format(**figure["ratio"])
-    noise = " within noise" if figure["goal_within_noise"] else ""
+    noise = " (noise allowed)" if figure["goal_within_noise"] else ""
     return f"{label}, compared with {figure['baseline']}", ratio, f"{goal:.3f}{noise}"
 
 

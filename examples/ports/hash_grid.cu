@@ -1,4 +1,4 @@
-// torch-ngp's hash grid. Its host functions take all sizes, so each entry point is a call of one.
+// torch-ngp's hash grid. Each entry point calls a host function of torch-ngp, which takes all sizes as arguments.
 #include "gridencoder.cu"
 
 // @BE encode arg[b d]:float32 arg[p c]:T arg[m]:int32 ret[m-1 b c]:T ret?[b (m-1)*d*c]:T T=float32|float16 \

@@ -75,8 +75,9 @@ def _add_show(commands: _Commands) -> None:
         commands,
         "show",
         "list the kernels in an exported program, a package or a wheel",
-        "List the functions and the code in an exported program, a package or a wheel, and the machines that can run "
-        "the code. The command compares the code with the stored hashes, and does not load the code.",
+        "List the functions and the code in an exported program, a package or a wheel. The list also contains the "
+        "machines that can run the code. The command compares the code with the stored hashes, and does not load the "
+        "code.",
     )
     show.add_argument(
         "file",

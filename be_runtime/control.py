@@ -170,9 +170,10 @@ def watch(*, retrace: bool = False, interval_s: float = 0.2) -> Watching:
 
     A module is reloaded only if it was loaded after the call of `watch`. When you save a file, the module is compiled
     in the background. The next call of the module's functions waits for the compiler if necessary, and runs the new
-    code. If the file doesn't compile, the error is printed to standard error and the old code stays in use. A second
-    load under the same name with different source text raises no error: the functions of the second module call the new
-    code.
+    code. If the file doesn't compile, the error is printed to standard error and the old code stays in use.
+
+    If you load different source text under the name of a loaded module, the load raises no `RegistrationError`. The
+    functions of the new module call the new code, and the functions of the old module call the old code.
 
     A compiled program, such as a function of ``jax.jit``, keeps the code from the time of the trace. A target for
     ``jax.ffi.ffi_call`` keeps the code that was registered first.

@@ -315,9 +315,9 @@ class GatherWarning(UserWarning):
 
 
 class DeviceCodeWarning(UserWarning):
-    """Device code calls a host function, or nvcc ignores a specifier such as ``__device__``.
+    """A problem in device code that nvcc warns about, such as a call of a host function.
 
-    The kernel may then do nothing.
+    If device code calls a host function, nvcc may leave out the code of the kernel. The kernel then does nothing.
     """
 
 

@@ -22,7 +22,7 @@ class FallbackWarning(UserWarning):
 
 
 class KernelEntry(NamedTuple):
-    """One kernel of an operation.
+    """Record of a kernel that `XLACustomKernel.def_kernel` defines. A program need not create a record.
 
     Attributes
     ----------

@@ -137,8 +137,8 @@ def export(
     ArchError
         An architecture does not exist.
     RegistrationError
-        The function calls a kernel that works only in this process, a Python callback, or a target name that is
-        registered for two of the platforms.
+        The function calls a Python callback, or a kernel that works only in this process. Or, in an export for both
+        platforms, ``jax.ffi.ffi_call`` names a target that is registered for both platforms.
     GeneratorError
         A kernel can't be exported for an architecture, for example because the kernel was built ahead of time for other
         architectures.

@@ -372,7 +372,8 @@ def functions(module: Functions) -> ForeignFunctions:
     TypeError
         `module` is not a loaded module.
     ImportError
-        ``apache-tvm-ffi`` is not installed. The first use of a function of a GPU module raises this error.
+        At the first use of a function of a GPU module: ``apache-tvm-ffi`` is not installed. Functions of a CPU module
+        work without the package.
 
     See Also
     --------

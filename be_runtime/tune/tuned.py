@@ -338,9 +338,9 @@ def autotune(
     Parameters
     ----------
     op : callable
-        Function that takes the keywords of a configuration and returns a function of arrays: a module's function, a
-        kernel of `cuda_kernel`, or a Python function that calls such functions. Several threads may call `op` at the
-        same time.
+        Function that takes the keywords of a configuration, and returns the function of arrays to time. The returned
+        function may be a module's function, a kernel of `cuda_kernel`, or a Python function that calls such functions.
+        Several threads may call `op` at the same time.
     configs : mapping of str to sequence, or sequence of mapping
         Mapping from each keyword to a sequence of values: `autotune` tries all combinations of values. Alternatively, a
         sequence of configurations. JSON must be able to represent the values.

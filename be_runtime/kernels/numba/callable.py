@@ -364,7 +364,7 @@ def numba_cuda_callable(
     graph: bool = False,
     **call_options: Unpack[KernelOptions],
 ) -> Function:
-    """Make a Python function that launches Numba CUDA kernels callable from JAX.
+    """Make a function of JAX arrays from a Python function that launches Numba CUDA kernels.
 
     Parameters
     ----------

@@ -512,13 +512,13 @@ def numba_cuda_kernel(
     ordered : bool, default False
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
-        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel's array keeps the
-        input's shape, and is row-major. With a layout such as ``(1, 0)``, the elements therefore have other indices in
-        the kernel than in JAX.
+        Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads this memory as a
+        row-major array with the input's shape. If an input ``x`` has the layout ``(1, 0)``, the kernel's array equals
+        ``x.T.reshape(x.shape)``.
     output_layouts : sequence of (sequence of int or None), optional
-        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel's array keeps the
-        result's shape, and is row-major. With a layout such as ``(1, 0)``, the elements therefore have other indices in
-        the kernel than in JAX.
+        Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes this memory as
+        a row-major array with the result's shape. If a result ``y`` has the layout ``(1, 0)``, the kernel's array
+        equals ``y.T.reshape(y.shape)``.
     random : bool, default False
         Declare that results differ from call to call. Otherwise the checks of `be_runtime.debug` report the difference.
 

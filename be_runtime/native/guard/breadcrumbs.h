@@ -88,13 +88,13 @@ class Breadcrumb {
   int taken_ = 0;
 };
 
-/// Describe an access beside an array, as `writes 16384 bytes past result 0 (float32[6])`; add nothing for other
-/// accesses.
+/// Describe an access beside an array, as `writes to an address 16384 bytes past result 0 (float32[6])`; add nothing
+/// for other accesses.
 inline void describe_access(be_faults::Line& line, const siginfo_t* info, const void* context) {
   const char* const address = static_cast<const char*>(info->si_addr);
-  const char* does = "accesses memory ";
+  const char* does = "accesses";
 #if defined(__x86_64__)
-  does = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "writes " : "reads ";
+  does = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "writes to" : "reads from";
 #else
   static_cast<void>(context);
 #endif
@@ -103,7 +103,7 @@ inline void describe_access(be_faults::Line& line, const siginfo_t* info, const 
     if (info->si_code <= 0 || begin == nullptr || address < begin || address >= each.end) continue;
     const bool is_behind = address >= each.data;
     const size_t distance = static_cast<size_t>(is_behind ? address - each.data - each.bytes : each.data - address);
-    line << does << distance << (is_behind ? " bytes past " : " bytes before ") << each.name;
+    line << does << " an address " << distance << (is_behind ? " bytes past " : " bytes before ") << each.name;
     return;
   }
 }

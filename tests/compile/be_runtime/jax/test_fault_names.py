@@ -101,7 +101,7 @@ def test_a_signal_in_a_kernel_is_told_with_the_line(variable: str, kernel: str, 
     if kernel == "worker":
         where, rest = "in the code of" if is_handler else "in another thread, during", ""
     if kernel == "far" and not is_handler:
-        rest = r": it (?:writes|accesses memory) 16384 bytes past result 0 \(float32\[6\]\)$"
+        rest = r": it (?:writes to|accesses) an address 16384 bytes past result 0 \(float32\[6\]\)$"
     said = rf"^be_runtime: {signal} {where} dies\.{kernel}, called at {LINE}{rest}"
     assert re.search(said, done.stderr, re.MULTILINE), done.stderr
     assert ("Fatal Python error" in done.stderr) == is_handler, "what was there before goes on"

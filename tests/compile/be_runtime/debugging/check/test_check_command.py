@@ -276,7 +276,7 @@ def test_the_report_says_what_nobody_looked_for(tmp_path: Path):
 
 
 EXPECTED = {
-    "far_write": ("crash", "it writes 16384 bytes past result 0 (float32[256])"),
+    "far_write": ("crash", "it writes to an address 16384 bytes past result 0 (float32[256])"),
     "index_outside": ("bounds", "index 0 is 256, and axis 0 has 256 elements"),
     "input_write": ("inputs", "1 of 256 elements are changed, the first is [2]"),
     "misaligned": ("misaligned", "'const double', which requires 8 byte alignment"),

@@ -102,7 +102,7 @@ class XLACustomKernel:
         Raises
         ------
         ArgumentError
-            `outs` does not describe arrays, or a keyword can't be hashed.
+            `outs` does not describe arrays, or the value of a keyword can't be hashed.
         KernelNotAvailableError
             The operation has no kernel of the backend, or no kernel for the platform of the program.
         GeneratorError

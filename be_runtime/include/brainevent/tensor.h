@@ -202,7 +202,7 @@ class Tensor {
     return static_cast<int>(numel_);
   }
 
-  /// Return true, as for a dense and row-major array.
+  /// Always return true, also if the call sets layouts.
   BE_HD bool is_contiguous() const noexcept { return true; }
 
  private:

@@ -28,8 +28,8 @@ namespace BE {
 /// original.
 ///
 /// **Batches.** If one call computes a whole batch of `jax.vmap`, the declared number of bytes is multiplied by the size
-/// of the batch. If the batch extends an axis `b` with `parallel[b]`, the number of bytes is instead computed with the
-/// new extent of `b`.
+/// of the batch. If the call has more elements along a `parallel` axis instead, the number of bytes is computed with the
+/// larger extent of this axis.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is

@@ -25,8 +25,6 @@ class Attributes {
   /// - array: `BE::Span<const Item>`, where `Item` is the type of an element. The Span is valid only in the
   ///   constructor.
   ///
-  /// `T` may also be a different class with a constructor that takes an address and a count.
-  ///
   /// Throw `CheckError` if the entry point takes no attribute of this name, or if `T` does not match the attribute.
   template <class T>
   T get(const char* name) const;
@@ -45,12 +43,14 @@ class Shapes {
 
   /// Return a tensor with a null address, and the shape and dtype of argument `index`, counted from 0.
   ///
-  /// Throw `CheckError` if the entry point takes no such argument, or if the call omits the argument.
+  /// Throw `CheckError` if the entry point takes no such argument, or if `arg?` declares the
+  /// argument and the call passes `None`.
   Tensor arg(int index) const { return be_shape(index, be_entry.arg_count, be_call.be_args, be_slots); }
 
   /// Return a tensor with a null address, and the shape and dtype of result `index`, counted from 0.
   ///
-  /// Throw `CheckError` if the entry point has no such result, or if the call omits the result.
+  /// Throw `CheckError` if the entry point has no such result, or if `ret?` declares the result and
+  /// the call omits the result.
   Tensor ret(int index) const {
     return be_shape(index, be_entry.ret_count, be_call.be_rets,
                     be_slots == nullptr ? nullptr : be_slots + be_entry.arg_count);

@@ -83,8 +83,9 @@ namespace internal {
 /// **Constness.** A `const BE::Tensor` returns pointers to const. A copy without `const` returns pointers that are not
 /// const: don't write to an input through these pointers.
 ///
-/// **Layout.** Arrays are dense, and row-major unless the call sets layouts. A `__global__` function can take a Tensor
-/// by value, and device code can call all members.
+/// **Layout.** Arrays are dense, and row-major unless the call sets layouts. All members assume row-major order.
+///
+/// **Device code.** A `__global__` function can take a Tensor by value, and device code can call all members.
 class Tensor {
  public:
   /// The value of `BE::kMaxDim`.
@@ -202,7 +203,7 @@ class Tensor {
     return static_cast<int>(numel_);
   }
 
-  /// Return true, as for a dense and row-major array.
+  /// Always return true.
   BE_HD bool is_contiguous() const noexcept { return true; }
 
  private:

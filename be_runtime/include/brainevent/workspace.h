@@ -27,7 +27,9 @@ namespace BE {
 /// valid for the work of the call on the stream of the call. A copy of a Workspace refers to the memory of the
 /// original.
 ///
-/// If one call computes a whole batch of `jax.vmap`, the declared memory grows with the batch, as the results do.
+/// **Batches.** If one call computes a whole batch of `jax.vmap`, the declared number of bytes is multiplied by the size
+/// of the batch. If the call has more elements along a `parallel` axis instead, the number of bytes is computed with the
+/// larger extent of this axis.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is

@@ -156,11 +156,18 @@ def test_scratch_memory_has_the_leading_axes_of_vmap_and_not_of_the_call():
 void room(const BE::Tensor x, BE::Tensor y, BE::Workspace w) {
   for (int64_t i = 0; i < y.numel(); ++i) y.data_ptr<float>()[i] = static_cast<float>(w.size());
 }
+// @BE row arg[b n]:float32 ret[b n]:float32 scratch[4*n] parallel[b]
+void row(const BE::Tensor x, BE::Tensor y, BE::Workspace w) { room(x, y, w); }
+// @BE rows arg[b n]:float32 ret[b n]:float32 scratch[4*n*b] parallel[b]
+void rows(const BE::Tensor x, BE::Tensor y, BE::Workspace w) { room(x, y, w); }
 """
-    room = be_runtime.load_cpp_inline("scratch_room", source).room
+    module = be_runtime.load_cpp_inline("scratch_room", source)
+    room = module.room
     x = jnp.ones((4, 2, 3))
     assert [float(room(x[0, 0])[0]), float(room(x[0])[0, 0]), float(room(x)[0, 0, 0])] == [12, 12, 12]
     assert float(jax.vmap(room)(x)[0, 0, 0]) == 48
+    # a batch of 4 extends the axis b to 4 * 2
+    assert [float(jax.vmap(each)(x)[0, 0, 0]) for each in (module.row, module.rows)] == [12, 96]
     outs = [jax.ShapeDtypeStruct((2, 3), np.float32), jax.ShapeDtypeStruct((5, 12), np.uint8)]
     with pytest.raises(jax.errors.JaxRuntimeError, match="leading axes"):
         jax.ffi.ffi_call("scratch_room.room", outs)(x[0])

@@ -25,7 +25,8 @@
           | "state"                       an object that the program keeps between calls; at most one
           | "parallel" "[" { AXIS } "]"   axes along which the elements are computed independently
           | "reduce" "[" { AXIS } "]"     axes over which each result is a sum
-    AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape
+    AXES  = "[" [ "..." ] { AXIS } "]"    the shape of the array; without AXES, any shape, except in
+                                          "ret:like(" INDEX ")"
     AXIS  = an identifier | a number | an expression, see the section Arithmetic
     BYTES = an expression
     NAME  = an identifier; in one arg_spec, no two attributes or scalars share a name; no attribute or scalar has the
@@ -42,7 +43,8 @@ At least one token declares a result that a call can't omit: ``ret``, ``ret...``
 
 A name in an expression or in the axes of a result must be an axis of an input, or ``attr.NAME`` for an integer
 attribute. ``like(INDEX)`` is the dtype of the input with this index, from 0; an input can refer only to an earlier
-input. ``f()`` is a C++ function of the source that computes the size of scratch memory or of a result.
+input. ``ret:like(INDEX)`` without AXES has the dtype and the shape of this input. ``f()`` is a C++ function of the
+source that computes the size of scratch memory or of a result.
 """
 
 from __future__ import annotations

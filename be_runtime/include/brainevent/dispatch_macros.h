@@ -4,7 +4,7 @@
 /// Macros that compile a body for each of several element types, and run the body for the dtype of an array.
 ///
 ///     BE_DISPATCH_FLOATING(x.dtype(), scalar_t, {
-///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<const scalar_t>(), y.data_ptr<scalar_t>(), n);
+///       scale<scalar_t><<<blocks, threads, 0, stream>>>(x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), n);
 ///     });
 ///
 /// The body is part of a lambda that captures by reference and that the macro calls. `return value;` leaves only the

@@ -83,7 +83,7 @@ namespace internal {
 /// **Constness.** A `const BE::Tensor` returns pointers to const. A copy without `const` returns pointers that are not
 /// const: don't write to an input through these pointers.
 ///
-/// **Layout.** Arrays are dense, and row-major unless the call sets layouts. All members assume row-major order.
+/// **Layout.** Arrays are dense, and row-major unless the call sets layouts. `at` and `stride` assume row-major order.
 ///
 /// **Device code.** A `__global__` function can take a Tensor by value, and device code can call all members.
 class Tensor {

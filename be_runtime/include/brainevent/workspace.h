@@ -27,9 +27,9 @@ namespace BE {
 /// valid for the work of the call on the stream of the call. A copy of a Workspace refers to the memory of the
 /// original.
 ///
-/// **Batches.** If one call computes a whole batch of `jax.vmap`, the declared number of bytes is multiplied by the size
-/// of the batch. If the call has more elements along a `parallel` axis instead, the number of bytes is computed with the
-/// larger extent of this axis.
+/// **Batches.** One call can compute a whole batch of `jax.vmap` in two ways. If the arrays have one more axis, the
+/// declared number of bytes is multiplied by the size of the batch. If the arrays have more elements along a `parallel`
+/// axis, the number of bytes is computed with the larger extent of this axis.
 class Workspace {
  public:
   /// The alignment, in bytes, of declared memory, and of memory allocated on the CPU. Memory allocated on a GPU is

@@ -498,8 +498,8 @@ def numba_cuda_kernel(
     shared_mem : int, str or callable, default 0
         Dynamic shared memory per block, in bytes.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. Each thread of the kernel sees the arrays of one
-        element of the batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. Each thread of the kernel sees the arrays of one element of
+        the batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then
         usually launches the kernel once for each element. Under the conditions in :doc:`/kernels`, a single launch runs
         the kernel for all elements. If the axes of each array in the signature begin with ``...``, the default is
         ``"broadcast_all"``. If all arrays have axes in the signature, but the axes of an array begin differently, the

@@ -33,8 +33,8 @@ class Finding(NamedTuple):
     count : int
         Number of affected elements, or of affected bytes outside of an array.
     certain : bool
-        False if the fault is only likely. A kernel with side effects or state runs only once, so an element that looks
-        unwritten may have been written with the same bytes as before.
+        False if the fault is only likely. For example, checked mode runs a kernel with side effects or state only once.
+        If the kernel writes the bytes that an element already contained, the element looks unwritten.
     caller : str
         Line that calls the kernel, such as ``train.py:33 in step``; empty if the line is unknown.
     source : str
@@ -90,8 +90,8 @@ class Findings(Sequence[Finding]):
     Attributes
     ----------
     calls : dict of str to dict
-        Dictionary from the name of each checked kernel to the source lines that call the kernel. These lines are the
-        keys of an inner dictionary, whose values are None.
+        Dictionary from the name of each checked kernel to an inner dictionary. The keys of the inner
+        dictionary are the source lines that call the kernel, and the values are None.
 
     See Also
     --------

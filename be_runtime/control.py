@@ -475,8 +475,8 @@ def register_ffi_target(
     handler : CompiledModule or capsule
         Module, or a handler from `ModuleInfo.get_handler` or ``jax.ffi.pycapsule``.
     function : str, optional
-        If `handler` is a module, the name of a function of the module. If `handler` is a capsule, this argument is the
-        platform, as in ``register_ffi_target(name, capsule, "CUDA")``.
+        If `handler` is a module, the name of a function of the module. If `handler` is a capsule, leave this
+        argument out.
     platform : {"cpu", "CUDA"}, optional
         Platform of the handler; ``"cuda"`` and ``"gpu"`` mean ``"CUDA"``. The default is the platform of the module,
         or ``"cpu"`` for a capsule.

@@ -356,9 +356,8 @@ class Toolchain(NamedTuple):
     Attributes
     ----------
     cxx : HostCompiler or None
-        Compiler for C++ kernels; None if the request asks for neither C++ nor CUDA. If the request asks for CUDA and
-        nvcc was found, the value is nvcc's host compiler, unless a variable, a project's settings file or the request
-        names a C++ compiler.
+        Compiler for C++ kernels; None if the request asks for neither C++ nor CUDA. The compiler of CUDA's
+        host code is ``cuda.host_compiler``, which may be a different compiler.
     cuda : CudaToolkit or None
         CUDA toolkit; None unless the request needs CUDA.
     environment : tuple of (str, str)

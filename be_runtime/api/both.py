@@ -41,8 +41,8 @@ def load_inline(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
-    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a function has a ``// @BE`` comment only in the source of one
+    platform, the function works only on this platform. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
@@ -197,8 +197,8 @@ def load_file(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
-    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a function has a ``// @BE`` comment only in the source of one
+    platform, the function works only on this platform. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by
@@ -325,8 +325,8 @@ def load_dir(
 
     A C++ function and a CUDA function of the same name become one operation. A program for the CPU calls the C++
     function, and a program for the GPU calls the CUDA function. The two functions must declare the same arrays,
-    attributes and axes; only the stream may differ. If a ``// @BE`` comment of only one source declares a function, the
-    function works only on the platform of this source. A derivative rule, which you pass to ``defvjp``, applies to both
+    attributes and axes; only the stream may differ. If a function has a ``// @BE`` comment only in the source of one
+    platform, the function works only on this platform. A derivative rule, which you pass to ``defvjp``, applies to both
     functions.
 
     On a machine without a GPU, the CUDA source is compiled only if you name an architecture, for example by

@@ -115,7 +115,7 @@ class RuledFunction(CompiledFunction, ABC):
         backward : str or callable
             Rule that computes the cotangents of the inputs. A kernel takes the residuals and then the cotangents of the
             results, and returns a cotangent for each input with floating-point or complex elements. If `forward`
-            is None, a kernel may take only the cotangents. Otherwise, a kernel may also take the inputs, before the
+            is None, a kernel may leave out the residuals. Otherwise, a kernel may also take the inputs, before the
             residuals. A Python function takes the residuals and the cotangents of the results, and returns a cotangent
             or None for each input.
 

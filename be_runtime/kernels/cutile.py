@@ -239,7 +239,7 @@ def cutile_kernel(
     Raises
     ------
     ImportError
-        ``cuda.tile`` is not installed, or its release is not 1.7 or a later 1.x.
+        ``cuda.tile`` is not installed, its release is older than 1.7, or its release is 2.0 or later.
     ArgumentError
         The tokens don't fit the function's parameters, an option has a wrong value, or `function` is not decorated with
         ``@ct.kernel``. At a call: no architecture is named, and the machine has no GPU.

@@ -308,8 +308,9 @@ class XLACustomKernel:
         rule : callable
             ``rule(arguments, axes, **parameters)`` returns a pair: the results, and the axis of the batch in each
             result. The axis of an argument or a result is None if all elements of the batch share this array. The
-            parameters are the keywords of the call and also ``outs`` and ``backend``. For one element, the call is
-            ``operation(*arguments, **parameters)``.
+            parameters are the keywords of the call and also ``outs`` and ``backend``. To compute one
+            element of the batch in the rule, call ``operation(*arguments, **parameters)`` with the arguments of this
+            element.
         """
 
         def batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[Any, Any]:

@@ -34,8 +34,8 @@ def warp_kernel(
     kernel : warp.Kernel
         Function decorated with ``@wp.kernel``. The last parameters of the kernel are the results.
     outs : ShapeDtypeStruct or pytree of them
-        Shape and dtype of each result. If the elements are vectors or matrices, the shape of an element follows the
-        shape of the array.
+        Shape and dtype of each result. If the elements are vectors or matrices, append the shape of an element to
+        the shape of the array.
     launch_dims : int or tuple of int, optional
         Number of threads along each axis. The default is the shape of the first array.
     vmap_method : str, default "sequential"

@@ -137,8 +137,9 @@ def export(
     ArchError
         An architecture does not exist.
     RegistrationError
-        The function calls a Python callback, or a kernel that works only in this process. Or, in an export for both
-        platforms, ``jax.ffi.ffi_call`` names a target that is registered for both platforms.
+        The function calls a Python callback, or a kernel that works only in this process. Or the export is for
+        both platforms, and the function calls ``jax.ffi.ffi_call`` with a name that is registered for both: the
+        exported call can name only one of the two targets. In this case, export the function for each platform.
     GeneratorError
         A kernel can't be exported for an architecture, for example because the kernel was built ahead of time for other
         architectures.

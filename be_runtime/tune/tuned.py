@@ -54,8 +54,8 @@ class Tuned:
     args : sequence or callable
         Arrays for the timing: the argument `args` of `autotune`.
     results : list of Trials
-        Tunings of this object. Each tuning contains the ``bucket`` of sizes, the ``chosen`` configuration, and the
-        ``trials`` with times in microseconds.
+        Tunings of this object. Each ``Trials`` describes one tuning by the ``bucket`` of sizes, the
+        ``chosen`` configuration, and the ``trials`` with times in microseconds.
 
     See Also
     --------

@@ -359,8 +359,8 @@ def resolve(
         Machine to search, for tests. The default is this machine.
     record_dir : Path, optional
         Folder in which `resolve` stores the answer. A later call with the same folder reuses the answer and starts no
-        process, unless one of the files, folders or variables that the search has read has changed. If the folder is
-        not writable, each call searches.
+        process. If a file, a folder or a variable that the search read is different at the later call, the later call
+        searches again. If the folder is not writable, each call searches.
 
     Returns
     -------

@@ -427,8 +427,8 @@ def numba_kernel(
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads this memory as a
-        row-major array with the input's shape. If an input ``x`` has the layout ``(1, 0)``, the kernel's array equals
-        ``x.T.reshape(x.shape)``.
+        row-major array with the input's shape. If an input ``x`` equals ``[[1, 2, 3], [4, 5, 6]]`` and has the layout
+        ``(1, 0)``, the kernel's array is ``[[1, 4, 2], [5, 3, 6]]``, which is ``x.T.reshape(x.shape)``.
     output_layouts : sequence of (sequence of int or None), optional
         Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes this memory as
         a row-major array with the result's shape. If a result ``y`` has the layout ``(1, 0)``, the kernel's array

@@ -498,12 +498,12 @@ def numba_cuda_kernel(
     shared_mem : int, str or callable, default 0
         Dynamic shared memory per block, in bytes.
     vmap_method : str, optional
-        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. The kernel always takes the arrays of one element of the
-        batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then launches
-        the kernel once for the batch, under the conditions in :doc:`/kernels`, or once for each element. If the axes of
-        each array in the signature begin with ``...``, the default is ``"broadcast_all"``. If all arrays have axes in
-        the signature, but the axes of an array begin differently, the default is ``"sequential"``. If an array has no
-        axes in the signature, ``vmap`` needs this argument.
+        Value of ``vmap_method`` for ``jax.ffi.ffi_call``. Each thread of the kernel sees the arrays of one element of
+        the batch. With ``"broadcast_all"`` or ``"expand_dims"``, a call passes the whole batch. Native code then
+        usually launches the kernel once for each element. Under the conditions in :doc:`/kernels`, a single launch runs
+        the kernel for all elements. If the axes of each array in the signature begin with ``...``, the default is
+        ``"broadcast_all"``. If all arrays have axes in the signature, but the axes of an array begin differently, the
+        default is ``"sequential"``. If an array has no axes in the signature, ``vmap`` needs this argument.
     input_output_aliases : dict of int to int, optional
         Dictionary from the index of an input to the index of the result that may share the input's memory. The kernel
         gets the input and the result.
@@ -513,8 +513,8 @@ def numba_cuda_kernel(
         Run all calls with this option in the order of the program. This option implies `has_side_effect`.
     input_layouts : sequence of (sequence of int or None), optional
         Axes of each input from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel reads this memory as a
-        row-major array with the input's shape. If an input ``x`` has the layout ``(1, 0)``, the kernel's array equals
-        ``x.T.reshape(x.shape)``.
+        row-major array with the input's shape. If an input ``x`` equals ``[[1, 2, 3], [4, 5, 6]]`` and has the layout
+        ``(1, 0)``, the kernel's array is ``[[1, 4, 2], [5, 3, 6]]``, which is ``x.T.reshape(x.shape)``.
     output_layouts : sequence of (sequence of int or None), optional
         Axes of each result from major to minor in memory, as for ``jax.ffi.ffi_call``. The kernel writes this memory as
         a row-major array with the result's shape. If a result ``y`` has the layout ``(1, 0)``, the kernel's array

@@ -161,7 +161,7 @@ def key_roots(key: keys.CacheKey, machine: Iterable[tuple[str, str]], folders: I
     if any(_DEBUG_FLAG.fullmatch(flag) for flag in key.texts("cflags")):
         return Roots(())
     headers = [*key.texts("include_paths"), *map(str, folders)]
-    sources = dict.fromkeys(path.rpartition("/")[0] for path in key.texts("sources")[1::4])
+    sources = dict.fromkeys(path.rpartition("/")[0] for path in _source_paths(key))
     authors = [(folder, f"<include {at}>") for at, folder in enumerate(headers)]
     authors += [(folder, f"<source {at}>") for at, folder in enumerate(filter(None, sources))]
     texts = key.texts("toolchain")
@@ -229,9 +229,14 @@ def _count_naming(flags: Sequence[str]) -> int:
     return count
 
 
+def _source_paths(key: keys.CacheKey) -> Sequence[str]:
+    """Return the paths of the sources; the field has a stem, a path, a name and a text for each source."""
+    return key.texts("sources")[1::4]
+
+
 def unnamed_paths(key: keys.CacheKey) -> tuple[str, ...]:
     """Return the paths in a movable key, one a line, since only machines with equal paths share its entry."""
-    fields = [("sources", path) for path in key.texts("sources")[1::4]]
+    fields = [("sources", path) for path in _source_paths(key)]
     fields += [(label, text) for label, _ in key.fields if label not in _AUTHORS for text in key.texts(label)]
     return tuple(dict.fromkeys(f"{label}: {text}" for label, text in fields if _OWN_PATH.search(text)))
 
